@@ -1,0 +1,20 @@
+# flash_test(NAME LABEL label SOURCES... [DEPS rooms...] [LIBS libraries...] [TIMEOUT seconds])
+#
+# One gtest program; each TEST becomes one ctest entry with the label (unit, golden, system, vm, learning).
+# A test that cannot run here calls GTEST_SKIP() << "reason"; tests/allowed_skips.txt lists those allowed.
+function(flash_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS;LIBS" ${ARGN})
+  if(NOT ARG_LABEL)
+    message(FATAL_ERROR "flash_test(${name}) needs a LABEL")
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  list(TRANSFORM ARG_DEPS PREPEND flash_)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE FLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                                             FLASH_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gtest_discover_tests(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} DISCOVERY_TIMEOUT 60)
+endfunction()
