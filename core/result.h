@@ -42,8 +42,9 @@ class Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
-  Result(Error error) : v_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error)
+      : v_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool has_value() const { return v_.index() == 0; }
   explicit operator bool() const { return has_value(); }
@@ -87,15 +88,14 @@ class [[nodiscard]] Result<void> {
 #define FLASH_CONCAT(a, b) FLASH_CONCAT_INNER(a, b)
 
 /// FLASH_TRY(auto text, dir.read("cpu.max"));   on error returns it from the enclosing function.
-#define FLASH_TRY(decl, expr)                             \
-  auto FLASH_CONCAT(flash_try_, __LINE__) = (expr);       \
-  if (!FLASH_CONCAT(flash_try_, __LINE__))                \
-    return std::move(FLASH_CONCAT(flash_try_, __LINE__)).error(); \
+#define FLASH_TRY(decl, expr)                                                                            \
+  auto FLASH_CONCAT(flash_try_, __LINE__) = (expr);                                                      \
+  if (!FLASH_CONCAT(flash_try_, __LINE__)) return std::move(FLASH_CONCAT(flash_try_, __LINE__)).error(); \
   decl = *std::move(FLASH_CONCAT(flash_try_, __LINE__))
 
 /// FLASH_CHECK(dir.write("cpu.max", text));   the same for Result<void>.
-#define FLASH_CHECK(expr)                                                       \
-  do {                                                                          \
+#define FLASH_CHECK(expr)                                                               \
+  do {                                                                                  \
     if (auto flash_check = (expr); !flash_check) return std::move(flash_check).error(); \
   } while (0)
 

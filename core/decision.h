@@ -1,0 +1,85 @@
+// Purpose: the full record of one tick of one agent: what was seen, considered, refused, asked, read back,
+// earned. flashctl why, the journal, the learner and replay all read this.
+// Ownership: values, kept in a ring per agent. Thread rule: none needed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/knob.h"
+#include "core/rule.h"
+#include "core/signal.h"
+#include "core/time.h"
+
+namespace flash {
+
+/// AWARE Alg. 1.
+enum class Stage : std::uint8_t { Initialized, Offline, Online, Serving };
+std::string_view to_string(Stage s);  // "initialized", "offline", "online", "serving"
+
+enum class Controller : std::uint8_t { None, Fallback, Learned };  // who decided; None: observe mode
+std::string_view to_string(Controller c);
+
+/// The reward of one step and its parts (policy/reward.h has the formulas).
+struct Reward {
+  double value = 0;
+  double slo_preservation = 1;  // SP in [0,1]
+  double utilization = 0;       // mean RU (limits)
+  double ips_gain = 0;          // frequency
+  double power_cost = 0;        // frequency, Default only
+  bool trusted = false;         // every input was Good: may be learned from and counts for the life cycle
+  bool given = false;           // false on the first step: nothing to judge yet
+};
+
+struct Alternative {
+  std::string label;  // "fallback", "current", "2600000 kHz"
+  Action action;
+  double value = 0;  // the controller's own estimate, its unit is the controller's
+};
+
+enum class Verdict : std::uint8_t { Changed, Refused };
+
+struct GuardVerdict {
+  std::string_view guard;  // "bounds", "slew", "flap", "pressure", "capacity", "lease", "snapshot"
+  KnobKind knob = KnobKind::CpuLimit;
+  Verdict verdict = Verdict::Changed;
+  double before = 0, after = 0;
+  std::string reason;
+};
+
+enum class WriteStatus : std::uint8_t { NotAsked, Unchanged, Written, Refused, Failed, Undone };
+std::string_view to_string(WriteStatus s);
+
+struct KnobOutcome {
+  KnobKind knob = KnobKind::CpuLimit;
+  WriteStatus status = WriteStatus::NotAsked;
+  double asked = 0;
+  double executed = 0;  // read back
+  std::string message;  // why refused, failed or undone
+};
+
+struct Decision {
+  std::uint64_t seq = 0;  // per agent, from 1
+  Now at;
+  Stage stage = Stage::Initialized;
+  Mode mode = Mode::Recommend;
+  Controller controller = Controller::None;
+  std::string controller_reason;  // "no policy snapshot", "snapshot expired", ...
+  std::uint64_t episode = 0;
+  std::uint32_t step = 0;
+  Observation observation;
+  Reward reward;            // earned by the previous decision, judged from what was in force
+  Action current;           // knobs as read back before deciding
+  Action proposed;          // what the controller wants
+  Action allowed;           // after the guards
+  std::string explanation;  // the controller's reason in words
+  bool explored = false;
+  std::vector<Alternative> alternatives;
+  std::vector<GuardVerdict> verdicts;
+  std::vector<KnobOutcome> outcomes;
+
+  bool changed_something() const;
+};
+
+}  // namespace flash

@@ -1,0 +1,115 @@
+// The names of the house's enumerations: stable keys in JSON, on D-Bus and in man pages.
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "core/decision.h"
+#include "core/knob.h"
+#include "core/ports.h"
+#include "core/rule.h"
+#include "core/sample.h"
+#include "core/target.h"
+
+namespace flash {
+namespace {
+
+template <class E, std::size_t N>
+std::string_view name_of(const std::array<std::string_view, N>& names, E e) {
+  const auto i = static_cast<std::size_t>(e);
+  return i < N ? names[i] : "unknown";
+}
+
+constexpr std::array<std::string_view, 3> kModes = {"observe", "recommend", "control"};
+
+constexpr std::array<KnobTraits, kKnobCount> kKnobs = {{
+    // cpu.max is kept in whole microseconds of quota per period: 1 us of 100 ms at 0.01 cores is 0.1 %.
+    {KnobKind::CpuLimit, "cpu-limit", "cores", Task::ResourceLimits, 0.002},
+    // memory files are rounded down to pages.
+    {KnobKind::MemoryLimit, "memory-limit", "bytes", Task::ResourceLimits, 0.0005},
+    // drivers round to their table (scaling_available_frequencies is in kHz).
+    {KnobKind::CpuFrequency, "cpu-frequency", "kHz", Task::CpuFrequency, 0.001},
+}};
+
+}  // namespace
+
+std::string_view to_string(Validity v) {
+  return name_of(std::array<std::string_view, 6>{"missing", "invalid", "stale", "degraded", "proxy", "good"},
+                 v);
+}
+std::string_view to_string(Task t) {
+  return name_of(std::array<std::string_view, 2>{"resource-limits", "cpu-frequency"}, t);
+}
+std::string_view to_string(CgroupOwner o) {
+  return name_of(std::array<std::string_view, 4>{"unmanaged", "systemd", "delegated", "kubelet"}, o);
+}
+std::string_view to_string(LeaseState s) {
+  return name_of(std::array<std::string_view, 7>{"unclaimed", "ours", "yielded", "contended", "held",
+                                                 "released", "gone"},
+                 s);
+}
+std::string_view to_string(Mode m) {
+  return name_of(kModes, m);
+}
+std::optional<Mode> mode_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kModes.size(); ++i)
+    if (kModes[i] == name) return static_cast<Mode>(i);
+  return std::nullopt;
+}
+std::string_view to_string(ForeignWrite f) {
+  return name_of(std::array<std::string_view, 3>{"yield", "reassert", "leave"}, f);
+}
+std::string_view to_string(Stage s) {
+  return name_of(std::array<std::string_view, 4>{"initialized", "offline", "online", "serving"}, s);
+}
+std::string_view to_string(Controller c) {
+  return name_of(std::array<std::string_view, 3>{"none", "fallback", "learned"}, c);
+}
+std::string_view to_string(WriteStatus s) {
+  return name_of(
+      std::array<std::string_view, 6>{"not-asked", "unchanged", "written", "refused", "failed", "undone"}, s);
+}
+
+std::string agent_name(TargetId id) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%s_%llu", id.kind == TargetKind::Cgroup ? "limits" : "frequency",
+                static_cast<unsigned long long>(id.value));
+  return text;
+}
+
+const std::array<KnobTraits, kKnobCount>& knob_table() {
+  return kKnobs;
+}
+const KnobTraits& traits(KnobKind kind) {
+  return kKnobs[static_cast<std::size_t>(kind)];
+}
+std::optional<KnobKind> knob_from_name(std::string_view name) {
+  for (const auto& row : kKnobs)
+    if (row.name == name) return row.kind;
+  return std::nullopt;
+}
+bool same_setting(KnobKind kind, double a, double b) {
+  if (std::isinf(a) || std::isinf(b)) return a == b;
+  return std::abs(a - b) <= traits(kind).tolerance * std::max(std::abs(a), std::abs(b));
+}
+
+bool Action::empty() const {
+  for (const auto& row : kKnobs)
+    if (has(row.kind)) return false;
+  return true;
+}
+
+bool Decision::changed_something() const {
+  for (const auto& o : outcomes)
+    if (o.status == WriteStatus::Written || o.status == WriteStatus::Undone ||
+        o.status == WriteStatus::Failed)
+      return true;
+  return false;
+}
+
+bool RestoreReport::complete() const {
+  for (const auto& item : items)
+    if (!item.restored) return false;
+  return true;
+}
+
+}  // namespace flash

@@ -1,0 +1,127 @@
+// Purpose: what the operator asked for: one rule selects targets and says how they are managed. Filled by
+// daemon/config from files, by tests by hand. Every field documents its default by its initialiser.
+// Ownership: values; running agents share a rule as shared_ptr<const Rule>. Thread rule: immutable once
+// built.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/knob.h"
+#include "core/target.h"
+
+namespace flash {
+
+/// observe: sense and record only. recommend: decide and record, write nothing. control: write.
+enum class Mode : std::uint8_t { Observe, Recommend, Control };
+std::string_view to_string(Mode m);
+std::optional<Mode> mode_from_name(std::string_view name);
+
+/// Service-level objective; an absent part is not judged. SP = 1 when neither is given (FLASH A.3).
+struct Slo {
+  std::optional<double> latency_p99_ms;
+  std::optional<double> throughput_rps;
+  bool given() const { return latency_p99_ms || throughput_rps; }
+};
+
+/// AWARE Alg. 1's user profile P. Rewards are per step.
+struct UserProfile {
+  bool bootstrap = true;
+  double t_online = 0.65;   // avg(R) >= t_online: OFFLINE -> ONLINE (AWARE's 130 of 200 per episode = 65 %)
+  double t_serving = 0.75;  // avg(R) >= t_serving and std(R) <= t_var: ONLINE -> SERVING
+  double t_var = 0.20;
+  int window_episodes = 5;  // how many recent episodes R holds
+};
+
+enum class RewardKind : std::uint8_t { Default, Paper };
+
+struct RewardOptions {
+  RewardKind kind = RewardKind::Default;
+  double alpha =
+      0.5;  // FLASH Tables 7 and 9: weight of SLO preservation (limits) or of the IPS gain (frequency)
+  double power_price = 0.25;  // Default only: weight of relative power, cpu-frequency task
+};
+
+/// Which targets. All given parts must match; at least one is given. Globs as fnmatch(3), '/' is not special.
+struct Selector {
+  std::string cgroup;             // glob on the path below the hierarchy root
+  std::string unit;               // glob on the systemd unit
+  std::string container;          // glob on the container's name or id
+  std::string container_runtime;  // exact: docker, podman, containerd, crio
+  std::string pod_uid;            // glob
+  std::vector<int> cpus;          // cpu-frequency: the CPU set ("0-3,8"); empty = all CPUs
+};
+
+struct CpuLimitOptions {
+  bool manage = true;
+  double min_cores = 0.1;
+  double max_cores = kUnlimited;     // also bounded by the node
+  double target_utilization = 0.70;  // HPA: desired usage / limit
+  double tolerance = 0.10;           // HPA: no change while |ratio - 1| is below
+  double down_stabilization_s = 60;  // HPA: scale down to the highest recommendation of this window
+};
+
+struct MemoryLimitOptions {
+  bool manage = true;
+  double min_bytes = 64.0 * 1024 * 1024;
+  double max_bytes = kUnlimited;
+  double percentile = 0.95;        // VPA: of the decaying histogram of peaks
+  double safety_margin = 0.15;     // VPA: on top of the percentile
+  double half_life_s = 24 * 3600;  // VPA: decay of the histogram
+};
+
+struct FrequencyOptions {
+  double min_khz = 0;           // 0: the hardware's lowest
+  double max_khz = kUnlimited;  // the hardware's highest
+  double step_khz = 0;          // Alg. 6.3's STEP; 0: one step of the frequency table (else 100 MHz)
+  double slack_threshold = 0.05;
+  double target_utilization = 0.80;  // used where no SLO is given
+  bool claim = false;                // control even though another tuning daemon owns CPU frequency
+};
+
+/// Guards of policy/guard.h.
+struct GuardOptions {
+  double max_step_up = 1.0;  // slew: a knob grows at most by this share of its value per step (1.0 = doubles)
+  double max_step_down = 0.20;       // slew: and shrinks at most by this share
+  int flap_budget = 6;               // direction reversals allowed per knob ...
+  int flap_window_steps = 60;        // ... in this many steps; beyond it the knob keeps still
+  double cpu_pressure_floor = 0.20;  // PSI some: a target at or above is starving, its CPU limit is not cut
+  double memory_pressure_floor = 0.05;  // PSI full: the same for memory
+  double throttled_floor = 0.20;        // share of throttled periods: the same for CPU where PSI is missing
+};
+
+enum class ForeignWrite : std::uint8_t {
+  Yield,     // keep hands off for hold_s, take the foreign value as the new original (default)
+  Reassert,  // write ours again up to reassert_limit times, then yield
+  Leave,     // give the knob up until the daemon restarts
+};
+std::string_view to_string(ForeignWrite f);
+
+struct LeaseOptions {
+  ForeignWrite on_foreign_write = ForeignWrite::Yield;
+  int reassert_limit = 3;
+  double hold_s = 600;  // how long a foreign (operator's) value is respected
+};
+
+struct Rule {
+  std::string name;
+  Task task = Task::ResourceLimits;
+  int priority = 0;  // the highest priority wins where several rules match, then the name
+  Mode mode = Mode::Recommend;
+  bool mode_given = false;  // false: follows the global mode
+  Selector select;
+  std::string application;
+  Slo slo;
+  UserProfile profile;
+  RewardOptions reward;
+  CpuLimitOptions cpu;
+  MemoryLimitOptions memory;
+  FrequencyOptions frequency;
+  GuardOptions guards;
+  LeaseOptions lease;
+  bool allow_kubelet = false;  // write directly below kubepods
+};
+
+}  // namespace flash

@@ -1,0 +1,70 @@
+// Purpose: what an agent manages: a cgroup, or a set of CPUs with their cpufreq policies.
+// Ownership: values. Thread rule: none needed.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flash {
+
+enum class TargetKind : std::uint8_t { Cgroup, CpuSet };
+
+/// `cpu-frequency` manages a CpuSet, `resource-limits` a Cgroup.
+enum class Task : std::uint8_t { ResourceLimits, CpuFrequency };
+std::string_view to_string(Task t);  // "resource-limits", "cpu-frequency"
+
+/// Identity. Cgroup: the inode of its directory (kernfs inodes carry a generation: a re-created cgroup of the
+/// same name is a new target). CpuSet: FNV-1a of the canonical CPU list.
+struct TargetId {
+  TargetKind kind = TargetKind::Cgroup;
+  std::uint64_t value = 0;
+  auto operator<=>(const TargetId&) const = default;
+};
+
+/// Who may write the cgroup's files (FACTS: Documentation/CGROUP_DELEGATION of systemd).
+enum class CgroupOwner : std::uint8_t {
+  Unmanaged,  // nobody known: made by hand, by us, or by a runtime with its cgroupfs driver: write directly
+  Systemd,    // a unit or scope of systemd: SetUnitProperties(runtime)
+  Delegated,  // below a Delegate=yes unit: write directly
+  Kubelet,    // below kubepods: rewritten by the kubelet; direct writes only when the rule opts in
+};
+std::string_view to_string(CgroupOwner o);
+
+struct Container {
+  std::string runtime;  // "docker", "podman", "containerd", "crio"; empty: not a container
+  std::string id;       // full id as the path has it
+  std::string name;     // name if known, else the short id
+  std::string pod_uid;  // kubernetes only
+  bool operator==(const Container&) const = default;
+};
+
+struct Target {
+  TargetId id;
+  std::string name;    // what people see: container name, unit, or the cgroup's path
+  std::string cgroup;  // path below the hierarchy's root, "/system.slice/web.service"; empty for CpuSet
+  std::string unit;    // systemd unit that owns the cgroup, if any
+  Container container;
+  CgroupOwner owner = CgroupOwner::Unmanaged;
+  std::vector<int> cpus;  // CpuSet only, ascending
+  std::string
+      application;   // whose SLO counts (StatsD `app` tag); defaults to the rule's or the target's name
+  std::string rule;  // the rule that selected it
+
+  Task task() const { return id.kind == TargetKind::Cgroup ? Task::ResourceLimits : Task::CpuFrequency; }
+};
+
+/// Stable, D-Bus-safe agent name: "limits_<inode>" or "frequency_<hash>".
+std::string agent_name(TargetId id);
+
+}  // namespace flash
+
+template <>
+struct std::hash<flash::TargetId> {
+  std::size_t operator()(const flash::TargetId& id) const noexcept {
+    return std::hash<std::uint64_t>{}(id.value * 2 + static_cast<std::uint64_t>(id.kind));
+  }
+};
