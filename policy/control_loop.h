@@ -1,0 +1,128 @@
+// Purpose: the tick: sense, judge, reward, life cycle, decide, guard, act, record. The daemon, tests, replay
+// and (later) the simulator run this same code.
+// Ownership: the loop owns its agents; collectors, actuator and events are borrowed and outlive it.
+// Thread rule: one thread. No clock, no randomness from outside: tick(now) and options.seed are all there is.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/decision.h"
+#include "core/policy_snapshot.h"
+#include "core/ports.h"
+#include "core/result.h"
+#include "core/rule.h"
+#include "core/target.h"
+#include "core/time.h"
+
+namespace flash {
+
+/// What the arbiter may hand out.
+struct NodeCapacity {
+  double cores = 1;
+  double memory_bytes = 0;
+  double reserve_cores = 0;  // kept for everything that is not managed
+  double reserve_memory_bytes = 0;
+};
+
+struct LoopOptions {
+  Mode mode = Mode::Recommend;  // for rules that give none
+  int episode_steps = 100;
+  std::size_t history = 600;  // decisions kept per agent
+  std::uint64_t seed = 1;
+  NodeCapacity capacity;
+};
+
+/// Mean and standard deviation (population) of the recent rewards that may be trusted.
+struct RewardStats {
+  double last = 0, mean = 0, stddev = 0;
+  std::size_t count = 0;
+};
+
+/// What others may know of an agent; read-only outside the loop.
+struct AgentView {
+  const Target* target = nullptr;
+  const Rule* rule = nullptr;
+  Mode mode = Mode::Recommend;  // in effect: agent's own, else the rule's, else the loop's
+  Stage stage = Stage::Initialized;
+  WallTime stage_since{};
+  Controller controller = Controller::None;
+  std::string controller_reason;
+  RewardStats rewards;
+  std::uint64_t episode = 0;
+  std::uint32_t step = 0;
+  bool held = false;
+  std::optional<WallTime> held_until;  // held without it: until released
+  std::string hold_reason;
+  const PolicySnapshot* snapshot = nullptr;
+  std::span<const KnobView> knobs;
+};
+
+/// What changed in an agent during a tick or a call; drives PropertiesChanged.
+struct AgentChange {
+  bool added = false, removed = false, stage = false, mode = false, controller = false, episode = false;
+};
+
+struct LoopEvents {
+  std::function<void(TargetId, AgentChange)> changed;
+  std::function<void(const Target&, const Decision&)> decided;  // every tick of every agent
+};
+
+struct TickReport {
+  std::size_t agents = 0;
+  std::size_t invalid_samples = 0;
+  std::size_t writes = 0;
+  std::size_t failures = 0;
+};
+
+class ControlLoop {
+ public:
+  ControlLoop(LoopOptions options, std::vector<Collector*> collectors, Actuator& actuator, LoopEvents events);
+  ~ControlLoop();
+  ControlLoop(const ControlLoop&) = delete;
+  ControlLoop& operator=(const ControlLoop&) = delete;
+
+  /// EEXIST if the target is managed already.
+  Result<void> add_target(Now now, Target target, std::shared_ptr<const Rule> rule);
+  /// `gone`: the cgroup vanished (knobs are forgotten); else they are restored and the report says how.
+  RestoreReport remove_target(Now now, TargetId id, bool gone);
+  /// After a reload: the same target under a changed rule; stage, history and leases stay.
+  Result<void> change_rule(Now now, TargetId id, std::shared_ptr<const Rule> rule);
+  /// After a reload. Agents keep their state.
+  void change_options(const LoopOptions& options);
+
+  TickReport tick(Now now);
+
+  /// Puts a learned policy in the seat. A refused one (shape, version, not finite, expired) leaves the last
+  /// good one in place; the reason is returned and shown by why().
+  Result<void> offer_snapshot(Now now, TargetId id, std::shared_ptr<const PolicySnapshot> snapshot);
+
+  void set_mode(Now now, Mode mode);                                 // global
+  Result<void> set_mode(Now now, TargetId id, std::optional<Mode>);  // one agent; nullopt: the rule's again
+  Result<void> hold(Now now, TargetId id, std::optional<Duration> duration, std::string reason);
+  Result<void> unhold(Now now, TargetId id);
+  /// Kill switch: restores every knob, proves it, and writes nothing more until enable().
+  RestoreReport disable(Now now, std::string reason);
+  void enable(Now now);
+  bool disabled() const;
+  const std::string& disabled_reason() const;
+
+  std::vector<TargetId> agents() const;  // in order of being added
+  std::optional<AgentView> view(TargetId id) const;
+  /// Newest last; valid until the next tick.
+  const std::deque<Decision>* history(TargetId id) const;
+  std::vector<double> rewards(TargetId id, std::size_t n) const;  // newest last, trusted or not
+  const LoopOptions& options() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flash
