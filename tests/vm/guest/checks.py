@@ -1,0 +1,109 @@
+"""What a check is, and what checks use to look at the guest. A check raises Failed, or passes."""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import subprocess
+import time
+from typing import Callable
+
+SHARE = pathlib.Path("/run/share")
+
+
+class Failed(Exception):
+    """The check's claim does not hold; the text says what was seen."""
+
+
+class Skipped(Exception):
+    """The check cannot run here; the text says why. A skip is not a pass."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    name: str
+    needs: tuple[str, ...]
+    seconds: int
+    run: Callable[[], str | None]
+
+
+CHECKS: list[Check] = []
+
+
+def check(name: str, needs: tuple[str, ...] = (), seconds: int = 60):
+    """Registers a check. Order of registration is order of running; `needs` names earlier ones."""
+    def register(run):
+        CHECKS.append(Check(name, needs, seconds, run))
+        return run
+    return register
+
+
+def require(condition, message: str) -> None:
+    if not condition:
+        raise Failed(message)
+
+
+def eventually(what: str, condition, seconds: float, every: float = 0.2):
+    """The first true value of condition(), or a failure that names what did not come."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise Failed(f"not within {seconds:g} s: {what}")
+        time.sleep(every)
+
+
+def always(what: str, condition, seconds: float, every: float = 0.2) -> None:
+    """condition() holds at each look for so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        require(condition(), f"did not stay true: {what}")
+        time.sleep(every)
+
+
+def run(*command: str, ok: bool = True, timeout: float = 120) -> subprocess.CompletedProcess:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    if ok and done.returncode != 0:
+        raise Failed(f"{' '.join(command)}: exit {done.returncode}: "
+                     f"{(done.stdout + done.stderr).strip()[-600:]}")
+    return done
+
+
+def output(*command: str, **options) -> str:
+    return run(*command, **options).stdout.strip()
+
+
+def read(path) -> str:
+    return pathlib.Path(path).read_text().strip()
+
+
+def write(path, value) -> None:
+    with open(path, "w") as file:
+        file.write(str(value))
+
+
+def pstate_journal() -> list[dict]:
+    """What the host's throttle has seen so far, oldest first."""
+    path = SHARE / "pstates.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+ARM_PORT = 0xE8
+
+
+def arm(on: bool) -> None:
+    """The rig's own register: whether a lower frequency is really slower."""
+    with open("/dev/port", "wb", buffering=0) as port:
+        port.seek(ARM_PORT)
+        port.write(bytes([1 if on else 0]))
+
+
+@contextlib.contextmanager
+def physical_frequency():
+    arm(True)
+    try:
+        yield
+    finally:
+        arm(False)

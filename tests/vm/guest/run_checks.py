@@ -1,0 +1,99 @@
+"""Runs the checks in order, writes one JSON line per check to the share, then powers off.
+
+Order of files is order of checks. Reads run.json in the share:
+  {"only": GLOB or null, "keep": bool}
+"""
+
+import fnmatch
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+import checks
+
+MODULES = ("rig_checks",)
+
+
+class TooSlow(Exception):
+    pass
+
+
+def _alarm(*_):
+    raise TooSlow()
+
+
+def outcome(check: checks.Check) -> tuple[str, str]:
+    signal.signal(signal.SIGALRM, _alarm)
+    signal.alarm(check.seconds)
+    try:
+        return "pass", check.run() or ""
+    except checks.Skipped as why:
+        return "skip", str(why)
+    except checks.Failed as why:
+        return "fail", str(why)
+    except TooSlow:
+        return "fail", f"took longer than {check.seconds} s: " + traceback.format_exc(limit=-3)
+    except Exception:  # A check that breaks is a check that fails.
+        return "fail", traceback.format_exc(limit=-4)
+    finally:
+        signal.alarm(0)
+
+
+def selected(only: str | None) -> list[checks.Check]:
+    """The checks that match, and those they need."""
+    by_name = {check.name: check for check in checks.CHECKS}
+    wanted = {name for name in by_name if only is None or fnmatch.fnmatch(name, only)}
+    todo = list(wanted)
+    while todo:
+        for need in by_name[todo.pop()].needs:
+            if need not in wanted:
+                wanted.add(need)
+                todo.append(need)
+    return [check for check in checks.CHECKS if check.name in wanted]
+
+
+def main() -> None:
+    task = json.loads((checks.SHARE / "run.json").read_text())
+    for module in MODULES:
+        importlib.import_module(module)
+    passed = set()
+    with open(checks.SHARE / "results.jsonl", "a") as results:
+        for check in selected(task["only"]):
+            began = time.monotonic()
+            missing = [need for need in check.needs if need not in passed]
+            if missing:
+                status, detail = "fail", "not run, needs " + ", ".join(missing)
+            else:
+                status, detail = outcome(check)
+            if status == "pass":
+                passed.add(check.name)
+            line = {"name": check.name, "status": status,
+                    "seconds": round(time.monotonic() - began, 2), "detail": detail}
+            results.write(json.dumps(line) + "\n")
+            results.flush()
+            print(status, check.name, detail.splitlines()[-1] if detail else "", flush=True)
+    end(task["keep"])
+
+
+def end(keep: bool) -> None:
+    with open(checks.SHARE / "journal.txt", "w") as journal:
+        subprocess.run(["journalctl", "-b", "-o", "short-monotonic", "--no-pager"], stdout=journal)
+    (checks.SHARE / "done").touch()
+    if not keep:
+        os.sync()
+        subprocess.run(["systemctl", "poweroff", "--force", "--force"])
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BaseException:
+        (checks.SHARE / "broken").write_text(traceback.format_exc())
+        traceback.print_exc()
+        end(keep=False)
+        sys.exit(1)

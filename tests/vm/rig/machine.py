@@ -1,0 +1,153 @@
+"""One QEMU guest: boots, is throttled by its P-states, ends. Owns its process and its sockets."""
+
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import image
+import pstates
+
+HERE = pathlib.Path(__file__).resolve().parent
+PR_SET_PDEATHSIG = 1
+
+
+class Machine:
+    """Use as a context manager: at exit the guest, the throttle and its cgroup are gone."""
+
+    def __init__(self, guest: image.Image, share: pathlib.Path, console: pathlib.Path,
+                 vcpu_share: float):
+        self._guest = guest
+        self._share = share
+        self._console = console
+        self._vcpu_share = vcpu_share
+        # UNIX socket paths are short; a build folder may be deep.
+        self._sockets = pathlib.Path(tempfile.mkdtemp(prefix="flashd-test-vm-"))
+        self._qemu = None
+        self._throttle = None
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    @property
+    def shell_socket(self) -> pathlib.Path:
+        return self._sockets / "shell"
+
+    def running(self) -> bool:
+        return self._qemu is not None and self._qemu.poll() is None
+
+    def stop(self) -> None:
+        # The throttle first: its group can go only when no thread of QEMU is in it.
+        if self._throttle is not None:
+            self._throttle.stdin.close()
+            try:
+                self._throttle.wait(10)
+            except subprocess.TimeoutExpired:
+                self._throttle.kill()
+                self._throttle.wait()
+            self._throttle = None
+        if self._qemu is not None:
+            self._qemu.kill()
+            self._qemu.wait()
+            self._qemu = None
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def _start(self) -> None:
+        with open(self._console.with_suffix(".qemu"), "w") as log:
+            self._qemu = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log,
+                                          stderr=subprocess.STDOUT, preexec_fn=_die_with_parent)
+        qmp = self._qmp()
+        vcpus = [cpu["thread-id"] for cpu in qmp("query-cpus-fast")]
+        self._throttle = subprocess.Popen([sys.executable, "-B", str(HERE / "throttle.py")],
+                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        task = {
+            "name": f"flashd-test-vm-{self._qemu.pid}",
+            "qemu": self._qemu.pid,
+            "vcpus": vcpus,
+            "pstates": [str(self._sockets / f"pstate{n}") for n in range(pstates.VCPUS)],
+            "arm": str(self._sockets / "arm"),
+            "share": self._vcpu_share,
+            "journal": str(self._share / "pstates.jsonl"),
+        }
+        self._throttle.stdin.write(json.dumps(task) + "\n")
+        self._throttle.stdin.flush()
+        if self._throttle.stdout.readline().strip() != "ready":
+            raise RuntimeError("the throttle did not start")
+        qmp("cont")
+
+    def _command(self) -> list[str]:
+        def port(name: str, number: int) -> list[str]:
+            path = self._sockets / name
+            return ["-chardev", f"socket,id={name},path={path},server=on,wait=off",
+                    "-device", f"isa-debugcon,chardev={name},iobase=0x{number:x}"]
+
+        command = [
+            "qemu-system-x86_64", "-S", "-nodefaults", "-no-user-config", "-display", "none",
+            "-machine", "pc",
+            # acpi-cpufreq refuses AuthenticAMD here (K8 check); a nested KVM may hang: TCG only.
+            "-accel", "tcg,thread=multi,tb-size=512",
+            "-cpu", "max,family=6,model=85,vendor=GenuineIntel",
+            "-smp", str(pstates.VCPUS), "-m", "2G", "-no-reboot", "-nic", "none",
+            "-acpitable", f"file={pstates.compile_ssdt(self._sockets)}",
+            "-kernel", str(self._guest.kernel), "-initrd", str(self._guest.initrd),
+            "-append", "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off "
+                       "systemd.show_status=false",
+            "-drive", f"file={self._guest.disk},if=virtio,format=raw,snapshot=on",
+            "-virtfs", f"local,path={self._share},mount_tag=share,security_model=none",
+            "-device", "virtio-rng-pci",
+            "-chardev", f"file,id=console,path={self._console}", "-serial", "chardev:console",
+            "-chardev", f"socket,id=shell,path={self.shell_socket},server=on,wait=off",
+            "-serial", "chardev:shell",
+            "-qmp", f"unix:{self._sockets / 'qmp'},server=on,wait=off",
+        ]
+        for cpu, number in enumerate(pstates.PSTATE_PORTS):
+            command += port(f"pstate{cpu}", number)
+        return command + port("arm", pstates.ARM_PORT)
+
+    def _qmp(self):
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                link.connect(str(self._sockets / "qmp"))
+                break
+            except OSError:
+                if not self.running() or time.monotonic() > deadline:
+                    log = self._console.with_suffix(".qemu").read_text()
+                    raise RuntimeError(f"QEMU did not start: {log}") from None
+                time.sleep(0.05)
+        lines = link.makefile("rw")
+        lines.readline()  # the greeting
+
+        def call(command: str):
+            lines.write(json.dumps({"execute": command}) + "\n")
+            lines.flush()
+            while True:
+                reply = json.loads(lines.readline())
+                if "error" in reply:
+                    raise RuntimeError(f"QMP {command}: {reply['error']}")
+                if "return" in reply:
+                    return reply["return"]
+
+        call("qmp_capabilities")
+        return call
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setpgrp()  # an interrupt of the terminal is for vm-test, which then stops the guest

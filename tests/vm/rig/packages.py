@@ -1,0 +1,39 @@
+"""The packages under test, and a next version of them to upgrade to."""
+
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+NEXT_SUFFIX = "+next"
+
+
+def collect(root: pathlib.Path, given: pathlib.Path | None, share: pathlib.Path, say=print) -> None:
+    """Puts the .debs into share/packages, and the same with a higher version into share/next.
+
+    Without `given` they are those of build/packages, which scripts/package makes if there are none.
+    """
+    source = given or root / "build/packages"
+    if given is None and not any(source.glob("*.deb")) and (root / "scripts/package").exists():
+        say("no packages in build/packages: running scripts/package")
+        subprocess.run([str(root / "scripts/package")], check=True)
+    for name in ("packages", "next"):
+        (share / name).mkdir()
+    for deb in sorted(source.glob("*.deb")):
+        if "-dbgsym" in deb.name:
+            continue
+        shutil.copy(deb, share / "packages")
+        _repack(deb, share / "next")
+
+
+def _repack(deb: pathlib.Path, directory: pathlib.Path) -> None:
+    """The same package as if released later: only the version differs."""
+    with tempfile.TemporaryDirectory(prefix="flashd-test-deb-") as scratch:
+        tree = pathlib.Path(scratch) / "tree"
+        subprocess.run(["dpkg-deb", "-R", str(deb), str(tree)], check=True)
+        control = tree / "DEBIAN/control"
+        lines = [line + NEXT_SUFFIX if line.startswith("Version:") else line
+                 for line in control.read_text().splitlines()]
+        control.write_text("\n".join(lines) + "\n")
+        subprocess.run(["dpkg-deb", "-Znone", "--root-owner-group", "-b", str(tree), str(directory)],
+                       check=True, stdout=subprocess.DEVNULL)
