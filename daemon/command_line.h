@@ -1,0 +1,43 @@
+// Purpose: flashd's options as one table: parsing, --help and the man page test read it.
+// Ownership: values. Thread rule: none needed.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace flash {
+
+enum class Command { Run, CheckConfig, Restore, Help, Version };
+enum class Cause { Stop, Crash, Upgrade, Auto };
+std::string_view to_string(Cause c);
+
+struct CommandLine {
+  Command command = Command::Run;
+  std::string config = "/etc/flashd/flashd.json";
+  std::string root = "/";       // where proc, sys and cgroup are looked for
+  std::string state_directory;  // empty: the configuration's
+  std::string bus;              // empty: the system bus; "none": no bus; else a D-Bus address
+  Cause cause = Cause::Auto;
+  bool once = false;
+  bool dry_run = false;
+  bool json = false;
+  bool debug = false;
+};
+
+struct OptionRow {
+  std::string_view name;      // without "--"
+  std::string_view argument;  // "" if it takes none
+  std::string_view help;
+};
+std::span<const OptionRow> option_table();
+
+/// EINVAL: unknown option, missing or wrong argument; the message names it.
+Result<CommandLine> parse_command_line(std::span<const char* const> arguments);
+std::string help_text();
+
+}  // namespace flash
