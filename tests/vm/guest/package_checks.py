@@ -1,0 +1,150 @@
+"""The package arrives, the service runs, the bus answers."""
+
+import json
+
+import flashd
+import world
+from checks import SHARE, check, eventually, output, require, run
+
+
+def version() -> str:
+    return output("dpkg-query", "-W", "-f", "${Version}", "flashd")
+
+
+@check("package.installs", seconds=120)
+def installs():
+    """By apt, from files, in a guest without network."""
+    debs = sorted((SHARE / "packages").glob("flashd_*.deb"))
+    require(debs, "no flashd_*.deb was given")
+    run("apt-get", "install", "-y", "--no-install-recommends", *map(str, debs),
+        ok=True, timeout=110)
+    require(output("dpkg-query", "-W", "-f", "${db:Status-Status}", "flashd") == "installed",
+            "dpkg does not say installed")
+    return version()
+
+
+@check("world.services-run", needs=("rig.acpi-cpufreq", "rig.cgroup-v2"), seconds=60)
+def services_run():
+    world.start_services()
+    world.set_governors()
+    for cgroup in world.CGROUP_TARGETS:
+        require(flashd.cpu_limit(cgroup) == float("inf"), f"{cgroup} has a CPU limit already")
+
+
+@check("service.starts", needs=("package.installs", "world.services-run"), seconds=60)
+def starts():
+    flashd.configure(world.settings("recommend"))
+    output("systemctl", "stop", "flashd")
+    output("systemctl", "start", "flashd")
+    state = flashd.show("ActiveState", "Type", "WatchdogUSec", "NRestarts")
+    require(state["ActiveState"] == "active", f"{state}")
+    require(state["Type"] == "notify", f"{state}")
+    require(state["WatchdogUSec"] not in ("0", "infinity"), f"{state}")
+    flashd.next_ticks(2)
+    return str(state)
+
+
+@check("service.exposure-at-most-3", needs=("package.installs",), seconds=60)
+def exposure():
+    report = run("systemd-analyze", "security", "--no-pager", "--threshold=30", "flashd.service",
+                 ok=False)
+    last = report.stdout.strip().splitlines()[-1]
+    require(report.returncode == 0, last)
+    return last
+
+
+@check("service.enabled-at-boot", needs=("package.installs",))
+def enabled():
+    require(output("systemctl", "is-enabled", "flashd") == "enabled", "not enabled")
+
+
+@check("config.check-finds-errors", needs=("package.installs",))
+def config_check():
+    good = run("flashd", "--check-config", ok=False)
+    require(good.returncode == 0, f"the shipped configuration: {good.stderr}")
+    extra = flashd.DROP_IN.with_name("99-bad.json")
+    try:
+        extra.write_text('{"rules": {"web": {"task": "resource-limits", "slect": {}}}}\n')
+        bad = run("flashd", "--check-config", ok=False)
+    finally:
+        extra.unlink()
+    message = bad.stdout + bad.stderr
+    require(bad.returncode != 0, "a misspelt key was accepted")
+    require("99-bad.json" in message and "slect" in message, f"the message does not help: {message}")
+    return message.strip().splitlines()[-1]
+
+
+@check("bus.introspection-carries-documentation", needs=("service.starts",))
+def introspection():
+    xml = output("busctl", "call", flashd.NAME, flashd.ROOT, "org.freedesktop.DBus.Introspectable",
+                 "Introspect")
+    for word in ("org.flashd.Manager1", "ListAgents", "Disable", "Degraded", "doc"):
+        require(word in xml, f"no {word} in the introspection data")
+
+
+@check("bus.object-manager", needs=("service.starts",))
+def object_manager():
+    reply = flashd.call("GetManagedObjects", interface="org.freedesktop.DBus.ObjectManager")
+    paths = [path for path, interfaces in reply[0].items() if flashd.AGENT in interfaces]
+    require(len(paths) >= 4, f"agents in GetManagedObjects: {paths}")
+
+
+@check("agents.appear-on-the-bus", needs=("service.starts",), seconds=60)
+def agents_on_the_bus():
+    """One per target, with a stage, and after a few steps a reward."""
+    def complete():
+        rows = flashd.agents()
+        return rows if len(rows) >= 4 else None
+    rows = eventually("four agents", complete, 20)
+    for cgroup in world.CGROUP_TARGETS:
+        agent = flashd.agent_of(cgroup)
+        require(agent["Task"] == "resource-limits", f"{cgroup}: task {agent['Task']}")
+        require(agent["Stage"] in ("initialized", "offline", "online", "serving"),
+                f"{cgroup}: stage {agent['Stage']}")
+        require(agent["StageSince"] > 0, f"{cgroup}: no StageSince")
+        require(agent["Controller"] in ("fallback", "none"), f"{agent['Controller']}")
+        eventually(f"rewards of {cgroup}", lambda: len(flashd.call(
+            "GetRewards", "u", 5, path=agent["path"], interface=flashd.AGENT)[0]) >= 2, 20)
+    require(any(row["task"] == "cpu-frequency" for row in rows), f"no frequency agent: {rows}")
+    return json.dumps([[row["name"], row["stage"], row["reward"]] for row in rows])
+
+
+@check("agents.container-is-known", needs=("agents.appear-on-the-bus",))
+def container_is_known():
+    for cgroup, identity in ((world.SCOPE, world.SCOPE_ID), (world.DIRECT, world.DIRECT_ID)):
+        runtime, seen, _, _ = flashd.agent_of(cgroup)["Container"]
+        require(runtime == "docker", f"{cgroup}: runtime {runtime!r}")
+        require(identity.startswith(seen) and len(seen) >= 12, f"{cgroup}: id {seen!r}")
+    require(flashd.agent_of(world.WEB)["Unit"] == "web.service", "the unit is not named")
+
+
+@check("agents.appear-in-flashctl", needs=("agents.appear-on-the-bus",), seconds=60)
+def agents_in_flashctl():
+    rows = flashd.flashctl("agents")
+    rows = rows["agents"] if isinstance(rows, dict) else rows
+    require(len(rows) >= 4, f"{rows}")
+    for row in rows:
+        for key in ("task", "target", "stage", "reward", "controller"):
+            require(key in row, f"no {key} in {row}")
+    flashd.flashctl("status")
+    text = output("flashctl", "why", "web")
+    require(len(text.split()) > 8, f"flashctl why explains little: {text}")
+    return text.splitlines()[0]
+
+
+@check("agents.come-and-go", needs=("agents.appear-on-the-bus",), seconds=60)
+def come_and_go():
+    """A container of the same name is a new target; the old one's agent goes."""
+    old = flashd.agent_of(world.DIRECT)
+    world.remove_direct()
+    eventually("the agent is gone", lambda: not any(
+        row["path"] == old["path"] and flashd.agent(row["path"])["Cgroup"] == world.DIRECT
+        for row in flashd.agents()), 10, 0.1)
+    world.make_direct()
+
+    def reborn():
+        found = [row for row in flashd.agents()
+                 if flashd.agent(row["path"])["Cgroup"] == world.DIRECT]
+        return found and flashd.agent(found[0]["path"])
+    agent = eventually("an agent of the new cgroup", reborn, 10, 0.1)
+    require(agent["StageSince"] > old["StageSince"], "it is the old agent")

@@ -1,0 +1,104 @@
+"""The physical loop: a compute-bound service with a throughput objective, a frequency that is real."""
+
+import os
+import time
+
+import flashd
+import world
+from checks import (check, eventually, output, physical_frequency, pstate_journal, read, require,
+                    write)
+
+CPU = 1
+POLICY = flashd.CPUFREQ / f"policy{CPU}"
+LIGHTER = 0.45  # the load's fall: work per frame
+
+
+def rate() -> float:
+    return float(read(world.LOADS / "encoder.rate"))
+
+
+def mean_rate(seconds: float) -> float:
+    seen = []
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        seen.append(rate())
+    return sum(seen) / len(seen)
+
+
+def khz() -> int:
+    return int(read(POLICY / "scaling_cur_freq"))
+
+
+def _settings(slo: float) -> dict:
+    return {
+        "period_s": 0.5, "mode": "control", "episode_steps": 20,
+        "rules": {
+            "web": None, "scope": None, "direct": None,
+            "cpus": {"task": "cpu-frequency", "select": {"cpus": str(CPU)},
+                     "application": "encoder", "slo": {"throughput_rps": slo},
+                     "frequency": {"slack_threshold": 0.1}, "guards": {"flap_budget": 60}},
+        },
+    }
+
+
+@check("physical.frequency-follows-slo", seconds=150,
+       needs=("package.installs", "world.services-run", "rig.speed-follows-frequency"))
+def physical_loop():
+    world.stop()
+    for unit in ("web-clients", "web"):
+        output("systemctl", "stop", unit)
+    world.set_load("scope", 0.01, 10)
+    world.set_load("direct", 0.01, 10)
+    world.set_load("encoder", 4000)
+    world.start_unit("encoder", f"{world.WORK} encode {world.LOADS}/encoder",
+                     f"CPUAffinity={CPU}")
+    os.sched_setaffinity(0, {0})
+    write(POLICY / "scaling_governor", "userspace")
+    try:
+        with physical_frequency():
+            return _loop()
+    finally:
+        os.sched_setaffinity(0, range(os.cpu_count()))
+        world.stop()
+        output("systemctl", "stop", "encoder")
+
+
+def _loop() -> str:
+    write(POLICY / "scaling_setspeed", 3000000)
+    time.sleep(1.5)
+    fastest = mean_rate(3)
+    # The objective needs about 60 % of the highest frequency: 1.8 to 2.2 GHz.
+    slo = round(0.6 * fastest, 2)
+    write(POLICY / "scaling_setspeed", 1000000)
+    time.sleep(1.5)
+    slowest = mean_rate(2)
+    require(slowest < 0.5 * fastest, f"{slowest:.1f} frames/s at 1 GHz, {fastest:.1f} at 3 GHz")
+    require(slowest < 0.8 * slo, "the objective holds at 1 GHz already")
+
+    flashd.configure(_settings(slo))
+    output("systemctl", "restart", "flashd")
+    began = time.monotonic()
+    eventually(f"{slo} frames/s by a raised frequency", lambda: khz() >= 1800000
+               and rate() >= 0.97 * slo, 40, 0.3)
+    reached = time.monotonic() - began
+    raised, at_raised = khz(), mean_rate(4)
+    require(at_raised >= 0.9 * slo, f"the objective does not hold: {at_raised:.1f} of {slo}")
+
+    world.set_load("encoder", int(4000 * LIGHTER))
+    eventually("a lower frequency after the load fell", lambda: khz() <= 1400000, 40, 0.3)
+    lowered = khz()
+    time.sleep(2)
+    at_lowered = mean_rate(4)
+    require(at_lowered >= 0.85 * slo, f"lowered too far: {at_lowered:.1f} of {slo}")
+
+    # The measured speed, in frames of the first weight, is in proportion to the frequency.
+    for seen, frequency in ((slowest, 1000000), (at_raised, None), (at_lowered * LIGHTER, None)):
+        if frequency is not None:
+            expected = fastest * frequency / 3000000
+            require(abs(seen / expected - 1) < 0.25, f"{seen:.1f} frames/s at {frequency} kHz, "
+                    f"{fastest:.1f} at 3 GHz")
+    moves = [entry["mhz"] for entry in pstate_journal() if entry.get("vcpu") == CPU][-30:]
+    return (f"SLO {slo} frames/s: {slowest:.1f} at 1.0 GHz, reached in {reached:.1f} s at "
+            f"{raised / 1e6:.1f} GHz ({at_raised:.1f}); lighter frames: {lowered / 1e6:.1f} GHz "
+            f"({at_lowered:.1f}); P-states {moves}")

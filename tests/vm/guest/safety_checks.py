@@ -1,0 +1,200 @@
+"""Nothing is left behind, and nobody changes anything without leave."""
+
+import pathlib
+import random
+import time
+
+import flashd
+import world
+from checks import SHARE, check, eventually, output, require, run
+from package_checks import version
+
+NO_RESTART = pathlib.Path("/run/systemd/system/flashd.service.d/no-restart.conf")
+
+
+def limited() -> bool:
+    """Every cgroup target has a limit and the processors' agent has written."""
+    if any(flashd.cpu_limit(cgroup) == float("inf") for cgroup in world.CGROUP_TARGETS):
+        return False
+    return True
+
+
+def restarts(on: bool) -> None:
+    NO_RESTART.parent.mkdir(exist_ok=True)
+    if on:
+        NO_RESTART.unlink(missing_ok=True)
+    else:
+        NO_RESTART.write_text("[Service]\nRestart=no\n")
+    output("systemctl", "daemon-reload")
+
+
+@check("stop.restores", needs=("package.installs", "world.services-run"), seconds=90)
+def stop_restores():
+    world.stop()
+    world.set_governors()
+    originals = world.knobs()
+    world.restart_in("control")
+    eventually("limits on all targets", limited, 30)
+    eventually("a changed frequency", lambda: flashd.differences(
+        {k: v for k, v in originals.items() if "cpufreq" in k},
+        {k: v for k, v in world.knobs().items() if "cpufreq" in k}), 30)
+    changed = flashd.differences(originals, world.knobs())
+    world.stop()
+    flashd.require_restored(originals, world.knobs())
+    quota = flashd.show("CPUQuotaPerSecUSec", unit="web.service")
+    require(quota["CPUQuotaPerSecUSec"] == "infinity", f"systemd still knows a quota: {quota}")
+    return f"{changed.count(' -> ')} values were changed"
+
+
+@check("kill-9.restores", needs=("stop.restores",), seconds=90)
+def kill_restores():
+    originals = world.knobs()
+    restarts(False)
+    try:
+        world.restart_in("control")
+        eventually("limits on all targets", limited, 30)
+        output("systemctl", "kill", "--signal=KILL", "--kill-who=main", "flashd")
+        flashd.wait_inactive()
+        flashd.require_restored(originals, world.knobs())
+    finally:
+        restarts(True)
+
+
+@check("kill-9.comes-back", needs=("kill-9.restores",), seconds=90)
+def kill_comes_back():
+    originals = world.knobs()
+    world.restart_in("control")
+    eventually("limits on all targets", limited, 30)
+    before = flashd.main_pid()
+    output("systemctl", "kill", "--signal=KILL", "--kill-who=main", "flashd")
+    eventually("a new daemon", lambda: flashd.main_pid() not in (0, before), 30)
+    eventually("limits again", lambda: flashd.show("ActiveState")["ActiveState"] == "active"
+               and limited(), 30)
+    world.stop()
+    flashd.require_restored(originals, world.knobs())
+
+
+@check("crash.20-rounds", needs=("kill-9.restores",), seconds=240)
+def crash_rounds():
+    """kill -9 at a random moment of a running control loop: all knobs are as before, each time."""
+    chance = random.Random(20)
+    originals = world.knobs()
+    restarts(False)
+    wrote = 0
+    try:
+        for number in range(20):
+            world.set_load("scope", round(chance.uniform(0.1, 0.9), 2), chance.choice((20, 60)))
+            world.restart_in("control", period_s=0.1)
+            time.sleep(chance.uniform(0, 1.5))
+            wrote += bool(flashd.differences(originals, world.knobs()))
+            output("systemctl", "kill", "--signal=KILL", "--kill-who=main", "flashd")
+            flashd.wait_inactive()
+            left = flashd.differences(originals, world.knobs())
+            require(not left, f"round {number}: {left}")
+    finally:
+        world.set_load("scope", 0.2, 30)
+        restarts(True)
+    require(wrote >= 5, f"only {wrote} of 20 rounds had changed a knob: the check proves little")
+    return f"{wrote} of 20 rounds had changed knobs when killed"
+
+
+@check("restore.is-idempotent", needs=("stop.restores",))
+def restore_is_idempotent():
+    originals = world.knobs()
+    for _ in range(2):
+        done = run("flashd", "--restore", ok=False)
+        require(done.returncode == 0, f"exit {done.returncode}: {done.stdout}{done.stderr}")
+    flashd.require_restored(originals, world.knobs())
+
+
+@check("upgrade.keeps", needs=("stop.restores",), seconds=150)
+def upgrade_keeps():
+    """No knob moves back while the package is replaced; the next stop restores the true originals."""
+    originals = world.knobs()
+    world.restart_in("control")
+    eventually("limits on all targets", limited, 30)
+    flashd.call("Hold", "sts", "", 0, "values must stand still during the upgrade")
+    flashd.next_ticks(1)
+    held = {k: v for k, v in world.knobs().items() if "cpu.max" in k or "memory.high" in k}
+    was = version()
+    deb = sorted((SHARE / "next").glob("flashd_*.deb"))[0]
+    with open("/run/upgrade.watch", "w") as seen:
+        watcher = _watch(held, seen)
+        run("apt-get", "install", "-y", "--no-install-recommends", str(deb), timeout=120)
+        watcher.terminate()
+        watcher.wait()
+    moved = pathlib.Path("/run/upgrade.watch").read_text().splitlines()
+    unlimited = [line for line in moved if line.endswith("= max 100000")]
+    require(not unlimited, f"limits were dropped during the upgrade: {unlimited[:3]}")
+    require(version() != was, "not upgraded")
+    require(flashd.show("ActiveState")["ActiveState"] == "active", "not running after the upgrade")
+    eventually("agents after the upgrade", lambda: len(flashd.agents()) >= 4, 20)
+    require(limited(), "the limits are gone")
+    world.stop()
+    flashd.require_restored(originals, world.knobs())
+    return f"{was} -> {version()}"
+
+
+def _watch(files: dict[str, str], to):
+    """A process that notes each new value of cpu.max of the targets."""
+    import subprocess
+    names = [str(flashd.CGROUPS) + name for name in files if name.endswith("cpu.max")]
+    program = ("import sys, time\nlast = {}\nwhile True:\n"
+               "  for name in sys.argv[1:]:\n    value = open(name).read().strip()\n"
+               "    if last.get(name) != value:\n      last[name] = value\n"
+               "      print(name, '=', value, flush=True)\n  time.sleep(0.02)\n")
+    return subprocess.Popen([world.PYTHON, "-c", program, *names], stdout=to)
+
+
+CHANGING = (
+    ("SetMode", "ss", "", "control"),
+    ("Hold", "sts", "", "60", "not allowed"),
+    ("Release", "s", ""),
+    ("Disable", "s", "not allowed"),
+    ("Enable", ""),
+    ("Reload", ""),
+)
+
+
+def _as_tester(*words: str):
+    return run("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", *words, ok=False)
+
+
+@check("unprivileged.may-read", needs=("package.installs", "world.services-run"), seconds=60)
+def may_read():
+    world.restart_in("recommend")
+    eventually("agents", lambda: len(flashd.agents()) >= 4, 20)
+    done = _as_tester("flashctl", "--json", "agents")
+    require(done.returncode == 0, f"{done.stderr}")
+    done = _as_tester("busctl", "call", flashd.NAME, flashd.ROOT, flashd.MANAGER, "Verify")
+    require(done.returncode == 0, f"{done.stderr}")
+
+
+def _denied(method: str, *arguments: str):
+    def denied():
+        before = flashd.properties()
+        words = [word for i, word in enumerate(arguments) if i or word]
+        done = _as_tester("busctl", "call", flashd.NAME, flashd.ROOT, flashd.MANAGER, method, *words)
+        require(done.returncode != 0, "it was allowed")
+        message = done.stderr.lower()
+        require(any(word in message for word in ("denied", "authorization", "authentication",
+                                                 "not authorized", "permission")),
+                f"failed for another reason: {done.stderr}")
+        after = flashd.properties()
+        for name in ("Mode", "Disabled"):
+            require(before[name] == after[name], f"{name} changed")
+        return done.stderr.strip()
+    return denied
+
+
+for _method in CHANGING:
+    check(f"unprivileged.denied-{_method[0]}", needs=("unprivileged.may-read",), seconds=30)(
+        _denied(*_method))
+
+
+@check("root.changes-are-logged", needs=("unprivileged.may-read",))
+def changes_are_logged():
+    flashd.call("Hold", "sts", "", 1, "reason-to-find-in-the-log")
+    flashd.call("Release", "s", "")
+    eventually("the change in the journal", lambda: "reason-to-find-in-the-log" in output(
+        "journalctl", "-u", "flashd", "--no-pager", "-n", "100"), 10)
