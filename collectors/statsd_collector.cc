@@ -1,0 +1,347 @@
+#include "collectors/statsd_collector.h"
+
+#include <arpa/inet.h>
+#include <fnmatch.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+namespace flash {
+namespace {
+
+// The largest datagram: 65,507 bytes over UDP; clients on a UNIX socket keep to 8 KiB.
+constexpr std::size_t kDatagramMax = 65536;
+constexpr int kReceiveBufferBytes = 4 << 20;
+// The kernel accounts a small datagram with about this much (skb and its overhead); used only so that a flood
+// of tiny lines costs budget too.
+constexpr std::size_t kMinDatagramCost = 64;
+
+bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
+  char text[kStatsdNameMax + 1];
+  if (name.size() > kStatsdNameMax) return false;
+  std::memcpy(text, name.data(), name.size());
+  text[name.size()] = '\0';
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), text, FNM_CASEFOLD) == 0;
+  });
+}
+
+double to_ms(const StatsdLine& line) {
+  if (line.type == StatsdType::Timer) return 1;
+  struct Suffix {
+    std::string_view text;
+    double factor;
+  };
+  // "_ms" ends in "_s" nowhere, so the order does not matter.
+  static constexpr Suffix kSuffixes[] = {{"_seconds", 1e3}, {"_s", 1e3}, {"_us", 1e-3}, {"_ns", 1e-6}};
+  for (const Suffix& suffix : kSuffixes)
+    if (line.name.ends_with(suffix.text)) return suffix.factor;
+  return 1;
+}
+
+Result<int> open_datagram(int family) {
+  const int fd = ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return Error::from_errno(errno, "StatsD socket");
+  // Best effort: the kernel bounds it by net.core.rmem_max.
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kReceiveBufferBytes, sizeof kReceiveBufferBytes);
+  return fd;
+}
+
+struct LoopbackAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+};
+
+Result<LoopbackAddress> parse_loopback(const std::string& text) {
+  const Error bad(std::errc::invalid_argument,
+                  "StatsD UDP address '" + text + "': expected 127.x.x.x:PORT or [::1]:PORT");
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return bad;
+  std::string host = text.substr(0, colon);
+  std::uint16_t port = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + colon + 1, end, port);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return bad;
+  LoopbackAddress address;
+  if (host == "[::1]") {
+    auto& in6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+    in6.sin6_family = AF_INET6;
+    in6.sin6_addr = in6addr_loopback;
+    in6.sin6_port = htons(port);
+    address.length = sizeof in6;
+    return address;
+  }
+  auto& in = reinterpret_cast<sockaddr_in&>(address.storage);
+  if (::inet_pton(AF_INET, host.c_str(), &in.sin_addr) != 1) return bad;
+  if (ntohl(in.sin_addr.s_addr) >> 24 != 127) return bad;
+  in.sin_family = AF_INET;
+  in.sin_port = htons(port);
+  address.length = sizeof in;
+  return address;
+}
+
+}  // namespace
+
+void StatsdCollector::Application::clear_tick() {
+  latency_ms.clear();
+  samples = 0;
+  requests = errors = 0;
+}
+
+StatsdCollector::StatsdCollector(StatsdOptions options)
+    : options_(std::move(options)), buffer_(kDatagramMax) {}
+
+Result<std::unique_ptr<StatsdCollector>> StatsdCollector::open(StatsdOptions options) {
+  std::unique_ptr<StatsdCollector> collector(new StatsdCollector(std::move(options)));
+  if (!collector->options_.socket.empty()) FLASH_CHECK(collector->open_socket());
+  if (!collector->options_.udp.empty()) FLASH_CHECK(collector->open_udp());
+  return collector;
+}
+
+StatsdCollector::~StatsdCollector() {
+  for (int fd : fds_) ::close(fd);
+  if (socket_inode_ == 0) return;
+  struct stat now {};
+  if (::lstat(options_.socket.c_str(), &now) == 0 && now.st_dev == socket_device_ &&
+      now.st_ino == socket_inode_)
+    ::unlink(options_.socket.c_str());
+}
+
+Result<void> StatsdCollector::open_socket() {
+  const std::string& path = options_.socket;
+  const std::string what = "StatsD socket " + path;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Error(std::errc::invalid_argument, what + ": path is too long");
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const auto* raw = reinterpret_cast<const sockaddr*>(&address);
+
+  FLASH_TRY(const int fd, open_datagram(AF_UNIX));
+  fds_.push_back(fd);
+  struct stat seen {};
+  if (::lstat(path.c_str(), &seen) == 0) {
+    if (!S_ISSOCK(seen.st_mode)) return Error(std::errc::file_exists, what + ": exists and is no socket");
+    FLASH_TRY(const int probe, open_datagram(AF_UNIX));
+    const bool answered = ::connect(probe, raw, sizeof address) == 0;
+    const int why = errno;
+    ::close(probe);
+    if (answered) return Error(std::errc::address_in_use, what + ": another process listens on it");
+    if (why != ECONNREFUSED) return Error::from_errno(why, what);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return Error::from_errno(errno, what + ": unlink");
+  }
+  if (::bind(fd, raw, sizeof address) != 0) return Error::from_errno(errno, what);
+  if (::lstat(path.c_str(), &seen) != 0) return Error::from_errno(errno, what);
+  socket_device_ = seen.st_dev;
+  socket_inode_ = seen.st_ino;
+  // After bind, because bind applies the umask.
+  if (::chmod(path.c_str(), options_.socket_mode) != 0) return Error::from_errno(errno, what + ": chmod");
+  return {};
+}
+
+Result<void> StatsdCollector::open_udp() {
+  FLASH_TRY(const LoopbackAddress address, parse_loopback(options_.udp));
+  FLASH_TRY(const int fd, open_datagram(address.storage.ss_family));
+  fds_.push_back(fd);
+  // UDP drops silently; with this the kernel tells how many.
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof on);
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0)
+    return Error::from_errno(errno, "StatsD UDP " + options_.udp);
+  return {};
+}
+
+void StatsdCollector::track(const Target& target) {
+  untrack(target.id);
+  if (target.application.empty()) return;
+  targets_[target.id] = target.application;
+  auto known = applications_.find(target.application);
+  if (known == applications_.end()) {
+    if (applications_.size() >= options_.max_applications) {
+      ++refused_[target.application];
+      return;
+    }
+    known = applications_.try_emplace(target.application).first;
+  }
+  ++known->second.targets;
+}
+
+void StatsdCollector::untrack(TargetId id) {
+  const auto target = targets_.find(id);
+  if (target == targets_.end()) return;
+  if (const auto app = applications_.find(target->second); app != applications_.end()) {
+    if (--app->second.targets == 0) {
+      applications_.erase(app);
+      admit_refused();
+    }
+  } else if (const auto refused = refused_.find(target->second); refused != refused_.end()) {
+    if (--refused->second == 0) refused_.erase(refused);
+  }
+  targets_.erase(target);
+}
+
+void StatsdCollector::admit_refused() {
+  if (refused_.empty() || applications_.size() >= options_.max_applications) return;
+  const auto next = refused_.begin();
+  applications_.try_emplace(next->first).first->second.targets = next->second;
+  refused_.erase(next);
+}
+
+std::size_t StatsdCollector::drain() {
+  std::size_t taken = 0;
+  for (int fd : fds_) taken += drain(fd);
+  return taken;
+}
+
+std::size_t StatsdCollector::drain(int fd) {
+  std::size_t datagrams = 0, cost = 0;
+  while (datagrams < options_.max_datagrams_per_drain && cost < options_.max_bytes_per_drain) {
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint32_t))];
+    iovec part{buffer_.data(), buffer_.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const ssize_t size = ::recvmsg(fd, &message, MSG_DONTWAIT);
+    if (size < 0) {
+      if (errno == EINTR) continue;
+      break;
+    }
+    ++datagrams;
+    cost += std::max(static_cast<std::size_t>(size), kMinDatagramCost);
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+      if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_RXQ_OVFL) continue;
+      std::uint32_t dropped = 0;  // since the socket was opened
+      std::memcpy(&dropped, CMSG_DATA(c), sizeof dropped);
+      counters_.dropped = std::max<std::uint64_t>(counters_.dropped, dropped);
+    }
+    std::string_view text(buffer_.data(), static_cast<std::size_t>(size));
+    if (message.msg_flags & MSG_TRUNC) {
+      ++counters_.truncated;
+      const std::size_t last = text.rfind('\n');
+      text = text.substr(0, last == std::string_view::npos ? 0 : last);
+    }
+    ingest(text);
+  }
+  return datagrams;
+}
+
+void StatsdCollector::ingest(std::string_view datagram) {
+  ++counters_.datagrams;
+  counters_.bytes += datagram.size();
+  while (!datagram.empty()) {
+    const std::size_t end = datagram.find('\n');
+    std::string_view line = datagram.substr(0, end);
+    datagram.remove_prefix(end == std::string_view::npos ? datagram.size() : end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) ingest_line(line);
+  }
+}
+
+void StatsdCollector::ingest_line(std::string_view text) {
+  ++counters_.lines;
+  switch (parse_statsd_line(text, line_)) {
+    case StatsdVerdict::Malformed:
+      ++counters_.malformed;
+      return;
+    case StatsdVerdict::Event:
+      ++counters_.events;
+      return;
+    case StatsdVerdict::Metric:
+      break;
+  }
+  Application* app = application_of(line_);
+  if (!app) return;
+  app->seen = true;
+  const double weight = 1 / line_.rate;
+  switch (line_.type) {
+    case StatsdType::Timer:
+    case StatsdType::Histogram:
+    case StatsdType::Distribution:
+      if (matches_any(options_.latency_metrics, line_.name)) {
+        const double factor = to_ms(line_);
+        for (double value : line_.values) app->latency_ms.add(value * factor, weight);
+        app->samples += line_.values.size();
+        ++counters_.used;
+        return;
+      }
+      break;
+    case StatsdType::Counter: {
+      const bool error = matches_any(options_.error_metrics, line_.name);
+      if (error || matches_any(options_.request_metrics, line_.name)) {
+        double& sum = error ? app->errors : app->requests;
+        for (double value : line_.values) sum += value * weight;
+        if (!error) app->counts_requests = true;
+        ++counters_.used;
+        return;
+      }
+      break;
+    }
+    case StatsdType::Gauge:
+    case StatsdType::Set:
+      break;
+  }
+  ++counters_.unused;
+}
+
+StatsdCollector::Application* StatsdCollector::application_of(const StatsdLine& line) {
+  std::string_view name = statsd_tag(line.tags, options_.application_tags);
+  if (name.empty()) name = line.name.substr(0, line.name.find('.'));
+  if (const auto app = applications_.find(name); app != applications_.end()) return &app->second;
+  ++(refused_.find(name) != refused_.end() ? counters_.refused : counters_.unassigned);
+  return nullptr;
+}
+
+void StatsdCollector::collect(Now now, ObservationTable& table) {
+  drain();
+  const double dt = collected_ ? seconds(now.mono - last_collect_) : 0;
+  for (const auto& [id, name] : targets_) {
+    const auto row = table.find(id);
+    if (row == table.end()) continue;
+    Observation& observation = row->second;
+    for (Signal s : {Signal::LatencyP50, Signal::LatencyP99, Signal::RequestRate, Signal::ErrorRate})
+      observation[s] = Sample::missing();
+    const auto found = applications_.find(name);
+    if (found == applications_.end() || !found->second.seen) continue;
+    const Application& app = found->second;
+    if (app.samples > 0) {
+      observation[Signal::LatencyP50] = Sample::good(app.latency_ms.quantile(0.50));
+      observation[Signal::LatencyP99] = {app.latency_ms.quantile(0.99),
+                                         app.samples < static_cast<std::uint64_t>(options_.few_requests)
+                                             ? Validity::Degraded
+                                             : Validity::Good};
+    }
+    // The first tick has no length, so no rates yet.
+    if (dt <= 0) continue;
+    const double requests = app.counts_requests ? app.requests : app.latency_ms.count();
+    observation[Signal::RequestRate] = Sample::good(requests / dt);
+    observation[Signal::ErrorRate] = Sample::good(app.errors / dt);
+  }
+  for (auto& [name, app] : applications_) app.clear_tick();
+  dropped_in_tick_ = counters_.dropped - dropped_before_;
+  dropped_before_ = counters_.dropped;
+  last_collect_ = now.mono;
+  collected_ = true;
+}
+
+std::vector<Degraded> StatsdCollector::degraded() const {
+  std::vector<Degraded> all;
+  if (!refused_.empty())
+    all.push_back({"statsd", std::to_string(refused_.size()) + " applications beyond the limit of " +
+                                 std::to_string(options_.max_applications) + " are not measured"});
+  if (dropped_in_tick_ > 0)
+    all.push_back({"statsd", std::to_string(dropped_in_tick_) +
+                                 " UDP datagrams were dropped in the last tick: rates read low"});
+  return all;
+}
+
+}  // namespace flash

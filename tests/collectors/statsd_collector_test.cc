@@ -1,0 +1,408 @@
+#include "collectors/statsd_collector.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+
+namespace flash {
+namespace {
+
+using std::chrono::seconds;
+
+Target target(std::uint64_t id, std::string application) {
+  Target t;
+  t.id = {TargetKind::Cgroup, id};
+  t.application = std::move(application);
+  return t;
+}
+
+Now at(int second) {
+  return Now{seconds(100 + second), {}};
+}
+
+/// A collector without sockets, and the observations of its targets.
+class Statsd : public testing::Test {
+ protected:
+  void start(StatsdOptions options = {}) {
+    auto opened = StatsdCollector::open(std::move(options));
+    ASSERT_TRUE(opened) << opened.error().message();
+    statsd_ = std::move(*opened);
+  }
+  void track(std::uint64_t id, const std::string& application) {
+    statsd_->track(target(id, application));
+    table_[{TargetKind::Cgroup, id}];
+  }
+  const Sample& sample(std::uint64_t id, Signal s) { return table_[{TargetKind::Cgroup, id}][s]; }
+
+  std::unique_ptr<StatsdCollector> statsd_;
+  ObservationTable table_;
+};
+
+TEST_F(Statsd, ReportsPercentilesAndRatesOfATick) {
+  start();
+  track(1, "web");
+  statsd_->collect(at(0), table_);
+  for (int i = 1; i <= 100; ++i) statsd_->ingest("latency:" + std::to_string(i) + "|ms|#app:web");
+  statsd_->ingest("errors:3|c|#app:web\n");
+  statsd_->collect(at(2), table_);
+  EXPECT_NEAR(sample(1, Signal::LatencyP50).value, 50, 0.51);
+  EXPECT_NEAR(sample(1, Signal::LatencyP99).value, 99, 1);
+  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Good);
+  EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 50);
+  EXPECT_DOUBLE_EQ(sample(1, Signal::ErrorRate).value, 1.5);
+}
+
+TEST_F(Statsd, SaysNothingBeforeTheApplicationWasHeard) {
+  start();
+  track(1, "web");
+  statsd_->collect(at(0), table_);
+  statsd_->collect(at(1), table_);
+  for (Signal s : {Signal::LatencyP50, Signal::LatencyP99, Signal::RequestRate, Signal::ErrorRate})
+    EXPECT_EQ(sample(1, s).validity, Validity::Missing) << traits(s).name;
+}
+
+TEST_F(Statsd, ASilentTickHasNoLatencyAndARateOfZero) {
+  start();
+  track(1, "web");
+  statsd_->collect(at(0), table_);
+  statsd_->ingest("latency:5|ms|#app:web");
+  statsd_->collect(at(1), table_);
+  statsd_->collect(at(2), table_);
+  EXPECT_EQ(sample(1, Signal::LatencyP50).validity, Validity::Missing);
+  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Missing);
+  EXPECT_EQ(sample(1, Signal::RequestRate).validity, Validity::Good);
+  EXPECT_EQ(sample(1, Signal::RequestRate).value, 0);
+}
+
+TEST_F(Statsd, FewRequestsMakeP99Degraded) {
+  start();
+  track(1, "web");
+  for (int i = 0; i < 19; ++i) statsd_->ingest("latency:5|ms|#app:web");
+  statsd_->collect(at(0), table_);
+  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Degraded);
+  EXPECT_EQ(sample(1, Signal::LatencyP50).validity, Validity::Good);
+  for (int i = 0; i < 20; ++i) statsd_->ingest("latency:5|ms|#app:web");
+  statsd_->collect(at(1), table_);
+  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Good);
+}
+
+TEST_F(Statsd, WeighsSampledLines) {
+  start();
+  track(1, "web");
+  statsd_->collect(at(0), table_);
+  statsd_->ingest("latency:10:20|ms|@0.1|#app:web");
+  statsd_->collect(at(1), table_);
+  EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 20);
+}
+
+TEST_F(Statsd, AnExplicitRequestCounterWinsOverLatencySamples) {
+  start();
+  track(1, "web");
+  statsd_->collect(at(0), table_);
+  statsd_->ingest("latency:10|ms|#app:web\nhttp_requests:7|c|#app:web\nhttp_requests:1|c|@0.5|#app:web");
+  statsd_->collect(at(1), table_);
+  EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 9);
+  statsd_->ingest("latency:10|ms|#app:web");
+  statsd_->collect(at(2), table_);
+  EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 0);
+}
+
+TEST_F(Statsd, ReadsUnitsFromTheNamesOfHistograms) {
+  start();
+  track(1, "web");
+  const std::pair<const char*, double> lines[] = {
+      {"latency_seconds:0.02|h|#app:web", 20}, {"request_duration_s:2|d|#app:web", 2000},
+      {"latency_us:500|h|#app:web", 0.5},      {"latency_ns:1000000|d|#app:web", 1},
+      {"latency_ms:7|h|#app:web", 7},          {"latency:8|h|#app:web", 8},
+      {"latency_seconds:9|ms|#app:web", 9},  // a timer is in ms whatever its name says
+  };
+  int second = 0;
+  for (const auto& [line, want] : lines) {
+    statsd_->ingest(line);
+    statsd_->collect(at(second++), table_);
+    EXPECT_NEAR(sample(1, Signal::LatencyP50).value, want, want * 0.0101) << line;
+  }
+}
+
+TEST_F(Statsd, FindsTheApplicationInTagsOrInTheNamesFirstPart) {
+  start();
+  track(1, "web");
+  track(2, "db");
+  statsd_->collect(at(0), table_);
+  statsd_->ingest(
+      "latency:1|ms|#service:web\nweb.latency:1|ms\ndb.query.duration:1|ms\nRequestLatency:1|d|#application:"
+      "db");
+  statsd_->ingest("db.latency:1|ms|#app:web");  // the tag wins
+  statsd_->collect(at(1), table_);
+  EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 3);
+  EXPECT_DOUBLE_EQ(sample(2, Signal::RequestRate).value, 2);
+  EXPECT_EQ(statsd_->counters().used, 5u);
+}
+
+TEST_F(Statsd, TargetsOfOneApplicationShareItsMetrics) {
+  start();
+  track(1, "web");
+  track(2, "web");
+  statsd_->ingest("latency:4|ms|#app:web");
+  statsd_->collect(at(0), table_);
+  EXPECT_TRUE(sample(1, Signal::LatencyP50).usable());
+  EXPECT_EQ(sample(1, Signal::LatencyP50).value, sample(2, Signal::LatencyP50).value);
+  statsd_->untrack({TargetKind::Cgroup, 1});
+  statsd_->ingest("latency:4|ms|#app:web");
+  statsd_->collect(at(1), table_);
+  EXPECT_TRUE(sample(2, Signal::LatencyP50).usable());
+  statsd_->untrack({TargetKind::Cgroup, 2});
+  statsd_->ingest("latency:4|ms|#app:web");
+  EXPECT_EQ(statsd_->counters().unassigned, 1u);
+}
+
+TEST_F(Statsd, CountsEveryLineOnce) {
+  start();
+  track(1, "web");
+  statsd_->ingest(
+      "latency:1|ms|#app:web\r\n"    // used
+      "\n"                           // empty: no line
+      "fuel:1|g|#app:web\n"          // unused
+      "users:bob|s|#app:web\n"       // unused
+      "cpu_time:1|ms|#app:web\n"     // unused
+      "bytes:1|c|#app:web\n"         // unused
+      "latency:1|ms|#app:unknown\n"  // unassigned
+      "latency:1|ms\n"               // unassigned
+      "_e{1,1}:a|b\n"                // event
+      "nonsense\n"                   // malformed
+      "latency:1|ms|#app:web");      // used
+  const StatsdCounters& c = statsd_->counters();
+  EXPECT_EQ(c.datagrams, 1u);
+  EXPECT_EQ(c.lines, 10u);
+  EXPECT_EQ(c.used, 2u);
+  EXPECT_EQ(c.unused, 4u);
+  EXPECT_EQ(c.unassigned, 2u);
+  EXPECT_EQ(c.events, 1u);
+  EXPECT_EQ(c.malformed, 1u);
+}
+
+TEST_F(Statsd, RefusesApplicationsBeyondTheLimitAndSaysSo) {
+  StatsdOptions options;
+  options.max_applications = 2;
+  start(options);
+  track(1, "a");
+  track(2, "b");
+  track(3, "c");
+  statsd_->ingest("latency:1|ms|#app:c");
+  EXPECT_EQ(statsd_->counters().refused, 1u);
+  ASSERT_EQ(statsd_->degraded().size(), 1u);
+  EXPECT_NE(statsd_->degraded()[0].reason.find("limit of 2"), std::string::npos);
+  // A place that becomes free goes to the one that waits.
+  statsd_->untrack({TargetKind::Cgroup, 1});
+  statsd_->ingest("latency:1|ms|#app:c");
+  EXPECT_EQ(statsd_->counters().used, 1u);
+  EXPECT_TRUE(statsd_->degraded().empty());
+  statsd_->collect(at(0), table_);
+  EXPECT_TRUE(sample(3, Signal::LatencyP50).usable());
+}
+
+TEST_F(Statsd, AFloodOfGarbageIsCountedExactlyAndChangesNothing) {
+  start();
+  track(1, "web");
+  statsd_->collect(at(0), table_);
+  std::mt19937_64 random(7);
+  std::uniform_int_distribution<int> byte(0, 255), length(1, 80);
+  constexpr int kLines = 100000;
+  std::uint64_t lines = 0;
+  std::string datagram;
+  for (int i = 0; i < kLines; ++i) {
+    std::string line;
+    for (int n = length(random); n > 0; --n) {
+      char c = static_cast<char>(byte(random));
+      if (c == '\n' || c == '\r') c = '.';
+      line += c;
+    }
+    line += '|';  // not empty, and ends in no type that exists
+    datagram += line + "\n";
+    ++lines;
+    if (datagram.size() > 4000) {
+      statsd_->ingest(datagram);
+      datagram.clear();
+    }
+    if (i % 1000 == 0) {
+      statsd_->ingest("latency:5|ms|#app:web");
+      ++lines;
+    }
+  }
+  statsd_->ingest(datagram);
+  statsd_->collect(at(1), table_);
+  const StatsdCounters& c = statsd_->counters();
+  EXPECT_EQ(c.lines, lines);
+  EXPECT_EQ(c.used, 100u);
+  EXPECT_EQ(c.lines, c.used + c.unused + c.unassigned + c.refused + c.events + c.malformed);
+  // "x:1|c|" could be drawn by chance and is well-formed; nothing of the kind may reach an application.
+  EXPECT_GE(c.malformed, kLines - 5u);
+  EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 100);
+  EXPECT_NEAR(sample(1, Signal::LatencyP99).value, 5, 0.0501);
+}
+
+/// With a real socket.
+class StatsdSocket : public Statsd {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "flashd-test-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    path_ = (directory_ / "statsd.sock").string();
+  }
+  void TearDown() override {
+    statsd_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+  StatsdOptions options() const {
+    StatsdOptions o;
+    o.socket = path_;
+    return o;
+  }
+  bool send(const std::string& text) const {
+    const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::snprintf(address.sun_path, sizeof address.sun_path, "%s", path_.c_str());
+    const bool sent = ::sendto(fd, text.data(), text.size(), 0, reinterpret_cast<sockaddr*>(&address),
+                               sizeof address) == static_cast<ssize_t>(text.size());
+    ::close(fd);
+    return sent;
+  }
+  std::filesystem::path directory_;
+  std::string path_;
+};
+
+TEST_F(StatsdSocket, ReceivesOverTheSocket) {
+  start(options());
+  track(1, "web");
+  ASSERT_EQ(statsd_->fds().size(), 1u);
+  ASSERT_TRUE(send("latency:12|ms|#app:web"));
+  pollfd poll{statsd_->fds()[0], POLLIN, 0};
+  ASSERT_EQ(::poll(&poll, 1, 0), 1);
+  EXPECT_EQ(statsd_->drain(), 1u);
+  EXPECT_EQ(statsd_->drain(), 0u);
+  statsd_->collect(at(0), table_);
+  EXPECT_NEAR(sample(1, Signal::LatencyP50).value, 12, 0.1201);
+}
+
+TEST_F(StatsdSocket, CollectTakesWhatWaits) {
+  start(options());
+  track(1, "web");
+  ASSERT_TRUE(send("latency:12|ms|#app:web"));
+  statsd_->collect(at(0), table_);
+  EXPECT_TRUE(sample(1, Signal::LatencyP50).usable());
+}
+
+TEST_F(StatsdSocket, ADrainIsBounded) {
+  StatsdOptions o = options();
+  o.max_datagrams_per_drain = 3;
+  start(o);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(send("nonsense"));
+  EXPECT_EQ(statsd_->drain(), 3u);
+  EXPECT_EQ(statsd_->drain(), 2u);
+  EXPECT_EQ(statsd_->counters().malformed, 5u);
+}
+
+TEST_F(StatsdSocket, HasTheModeAskedForWhateverTheUmask) {
+  const mode_t before = ::umask(0077);
+  start(options());
+  ::umask(before);
+  struct stat seen {};
+  ASSERT_EQ(::stat(path_.c_str(), &seen), 0);
+  EXPECT_EQ(seen.st_mode & 0777, 0666u);
+}
+
+TEST_F(StatsdSocket, ReplacesAStaleSocketAndRemovesItsOwn) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof address.sun_path, "%s", path_.c_str());
+  const int stale = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(stale, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ::close(stale);
+  start(options());
+  EXPECT_TRUE(send("nonsense"));
+  statsd_.reset();
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(StatsdSocket, LeavesALivingSocketToItsOwner) {
+  start(options());
+  const auto second = StatsdCollector::open(options());
+  ASSERT_FALSE(second);
+  EXPECT_TRUE(second.error().is(std::errc::address_in_use)) << second.error().message();
+  EXPECT_TRUE(send("nonsense"));
+}
+
+TEST_F(StatsdSocket, RefusesAPathThatIsNoSocket) {
+  std::ofstream(path_) << "precious";
+  const auto opened = StatsdCollector::open(options());
+  ASSERT_FALSE(opened);
+  EXPECT_TRUE(opened.error().is(std::errc::file_exists)) << opened.error().message();
+  EXPECT_EQ(std::filesystem::file_size(path_), 8u);
+}
+
+TEST_F(StatsdSocket, RefusesAPathThatIsTooLong) {
+  StatsdOptions o;
+  o.socket = "/tmp/" + std::string(200, 'x');
+  EXPECT_TRUE(StatsdCollector::open(o).error().is(std::errc::invalid_argument));
+}
+
+TEST(StatsdUdp, RefusesWhatIsNotLoopback) {
+  for (const char* udp : {"0.0.0.0:8125", "192.0.2.1:8125", "[::]:8125", "localhost:8125", "127.0.0.1",
+                          "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:1x", ":8125"}) {
+    StatsdOptions o;
+    o.udp = udp;
+    const auto opened = StatsdCollector::open(o);
+    ASSERT_FALSE(opened) << udp;
+    EXPECT_TRUE(opened.error().is(std::errc::invalid_argument)) << opened.error().message();
+  }
+}
+
+TEST(StatsdUdp, ReceivesOnLoopbackAndCountsWhatTheKernelDropped) {
+  StatsdOptions o;
+  o.udp = "127.0.0.1:0";
+  auto opened = StatsdCollector::open(o);
+  ASSERT_TRUE(opened) << opened.error().message();
+  StatsdCollector& statsd = **opened;
+  const int fd = statsd.fds().at(0);
+  const int small = 1;  // the kernel rounds it up to its minimum
+  ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  const int sender = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const std::string text = "nonsense";
+  constexpr std::uint64_t kSent = 200;
+  for (std::uint64_t i = 0; i < kSent; ++i)
+    ASSERT_EQ(::sendto(sender, text.data(), text.size(), 0, reinterpret_cast<sockaddr*>(&address), length),
+              static_cast<ssize_t>(text.size()));
+  const std::size_t received = statsd.drain();
+  EXPECT_GT(received, 0u);
+  EXPECT_LT(received, kSent);
+  // The count of drops travels with the next datagram that is received.
+  ::sendto(sender, text.data(), text.size(), 0, reinterpret_cast<sockaddr*>(&address), length);
+  ::close(sender);
+  EXPECT_EQ(statsd.drain(), 1u);
+  EXPECT_EQ(statsd.counters().dropped + received, kSent);
+  ObservationTable table;
+  statsd.collect(at(0), table);
+  ASSERT_EQ(statsd.degraded().size(), 1u);
+  statsd.collect(at(1), table);
+  EXPECT_TRUE(statsd.degraded().empty());
+}
+
+}  // namespace
+}  // namespace flash
