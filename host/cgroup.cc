@@ -1,0 +1,173 @@
+#include "host/cgroup.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace flash {
+namespace {
+
+// memory.stat of v1 is the longest that is read here (about 2 KiB); io.stat has a line per device.
+constexpr std::size_t kBufferSize = 8192;
+using Buffer = std::array<char, kBufferSize>;
+
+}  // namespace
+
+struct Cgroup::FileName {
+  File file;
+  Controller controller;
+  const char* v2;
+  const char* v1;
+  const char* v1_older = nullptr;  // used where v1 is absent
+};
+
+Cgroup::Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode)
+    : path_(std::move(path)), inode_(inode) {
+  for (std::size_t i = 0; i < kControllerCount; ++i) {
+    const auto c = static_cast<Controller>(i);
+    versions_[i] = layout.version(c);
+    directories_[i] = layout.directory(c, path_);
+  }
+}
+
+Result<Cgroup> Cgroup::open(const CgroupLayout& layout, std::string path) {
+  const auto directory = layout.directory(layout.reference(), path);
+  FLASH_TRY(const auto inode, inode_of(directory));
+  Cgroup cgroup(layout, std::move(path), inode);
+  cgroup.open_missing();
+  // Re-created while its files were opened: they may belong to either.
+  FLASH_TRY(const auto still, inode_of(directory));
+  if (still != inode)
+    return Error(std::errc::no_such_file_or_directory, directory + ": was re-created meanwhile");
+  return cgroup;
+}
+
+void Cgroup::open_missing() {
+  // memory.stat of v1: blkio's recursive counters exist since 4.20; without them a parent's own I/O is shown.
+  static constexpr FileName kFiles[] = {
+      {File::CpuStat, Controller::Cpu, "cpu.stat", "cpu.stat"},
+      {File::CpuLimit, Controller::Cpu, "cpu.max", "cpu.cfs_quota_us"},
+      {File::CpuPeriod, Controller::Cpu, nullptr, "cpu.cfs_period_us"},
+      {File::CpuUsage, Controller::CpuAcct, nullptr, "cpuacct.usage"},
+      {File::MemoryUsage, Controller::Memory, "memory.current", "memory.usage_in_bytes"},
+      {File::MemoryHigh, Controller::Memory, "memory.high", nullptr},
+      {File::MemoryMax, Controller::Memory, "memory.max", "memory.limit_in_bytes"},
+      {File::MemoryStat, Controller::Memory, "memory.stat", "memory.stat"},
+      {File::MemoryEvents, Controller::Memory, "memory.events", "memory.oom_control"},
+      {File::MemoryFailures, Controller::Memory, nullptr, "memory.failcnt"},
+      {File::Io, Controller::Io, "io.stat", "blkio.throttle.io_service_bytes_recursive",
+       "blkio.throttle.io_service_bytes"},
+      {File::Pids, Controller::Pids, "pids.current", "pids.current"},
+      {File::CpuPressure, Controller::Pressure, "cpu.pressure", nullptr},
+      {File::MemoryPressure, Controller::Pressure, "memory.pressure", nullptr},
+      {File::IoPressure, Controller::Pressure, "io.pressure", nullptr},
+  };
+  for (const auto& row : kFiles) {
+    auto& kept = files_[static_cast<std::size_t>(row.file)];
+    const auto& directory = directories_[static_cast<std::size_t>(row.controller)];
+    if (kept.is_open() || directory.empty()) continue;
+    for (const char* name :
+         {v2(row.controller) ? row.v2 : row.v1, v2(row.controller) ? nullptr : row.v1_older}) {
+      if (!name || kept.is_open()) continue;
+      if (auto opened = KeptFile::open(directory + "/" + name)) kept = std::move(*opened);
+    }
+  }
+}
+
+Result<std::string_view> Cgroup::read(File file, std::span<char> buffer) const {
+  auto text = files_[static_cast<std::size_t>(file)].read(buffer);
+  // None of the files read here is empty while its cgroup lives, io statistics excepted.
+  if (text && text->empty() && file != File::Io)
+    return Error(std::errc::no_such_device, path_ + ": empty file, cgroup is gone");
+  return text;
+}
+
+Result<CpuStat> Cgroup::cpu_stat() const {
+  Buffer buffer;
+  const bool is_v2 = v2(Controller::Cpu);
+  FLASH_TRY(const auto text, read(File::CpuStat, buffer));
+  CpuStat stat;
+  std::uint64_t throttled = 0;
+  KeyField fields[] = {
+      {"nr_periods", &stat.periods, !is_v2},
+      {"nr_throttled", &stat.throttled_periods, !is_v2},
+      {is_v2 ? std::string_view("throttled_usec") : std::string_view("throttled_time"), &throttled, !is_v2},
+      {"usage_usec", &stat.usage_us, is_v2},
+  };
+  FLASH_CHECK(parse_flat_keyed(text, fields));
+  stat.bandwidth = fields[0].found && fields[1].found && fields[2].found;
+  stat.throttled_us = is_v2 ? throttled : throttled / 1000;  // v1 counts nanoseconds
+  if (!is_v2) {
+    FLASH_TRY(const auto usage_text, read(File::CpuUsage, buffer));
+    FLASH_TRY(const auto usage_ns, parse_u64(usage_text));
+    stat.usage_us = usage_ns / 1000;
+  }
+  return stat;
+}
+
+Result<double> Cgroup::cpu_limit() const {
+  Buffer buffer;
+  FLASH_TRY(const auto text, read(File::CpuLimit, buffer));
+  if (v2(Controller::Cpu)) return parse_cpu_max(text);
+  std::array<char, 64> period_buffer;
+  FLASH_TRY(const auto period, read(File::CpuPeriod, period_buffer));
+  return parse_cfs_limit(text, period);
+}
+
+Result<std::uint64_t> Cgroup::memory_usage() const {
+  Buffer buffer;
+  FLASH_TRY(const auto text, read(File::MemoryUsage, buffer));
+  return parse_u64(text);
+}
+
+Result<double> Cgroup::memory_limit() const {
+  Buffer buffer;
+  FLASH_TRY(const auto text, read(File::MemoryMax, buffer));
+  if (!v2(Controller::Memory)) return parse_limit_v1(text);
+  FLASH_TRY(const auto max, parse_limit_v2(text));
+  FLASH_TRY(const auto high_text, read(File::MemoryHigh, buffer));
+  FLASH_TRY(const auto high, parse_limit_v2(high_text));
+  return std::min(high, max);
+}
+
+Result<std::uint64_t> Cgroup::inactive_file() const {
+  Buffer buffer;
+  FLASH_TRY(const auto text, read(File::MemoryStat, buffer));
+  // v1: usage_in_bytes counts the whole subtree, so must this.
+  return parse_stat_key(text, v2(Controller::Memory) ? "inactive_file" : "total_inactive_file");
+}
+
+Result<MemoryEvents> Cgroup::memory_events() const {
+  Buffer buffer;
+  FLASH_TRY(const auto text, read(File::MemoryEvents, buffer));
+  MemoryEvents events;
+  if (v2(Controller::Memory)) {
+    KeyField fields[] = {{"high", &events.limit_hits}, {"oom_kill", &events.oom_kills}};
+    FLASH_CHECK(parse_flat_keyed(text, fields));
+    return events;
+  }
+  KeyField fields[] = {{"oom_kill", &events.oom_kills}};
+  FLASH_CHECK(parse_flat_keyed(text, fields));
+  FLASH_TRY(const auto failures, read(File::MemoryFailures, buffer));
+  FLASH_TRY(events.limit_hits, parse_u64(failures));
+  return events;
+}
+
+Result<IoBytes> Cgroup::io_bytes() const {
+  Buffer buffer;
+  FLASH_TRY(const auto text, read(File::Io, buffer));
+  return v2(Controller::Io) ? parse_io_stat(text) : parse_blkio_bytes(text);
+}
+
+Result<std::uint64_t> Cgroup::pids() const {
+  Buffer buffer;
+  FLASH_TRY(const auto text, read(File::Pids, buffer));
+  return parse_u64(text);
+}
+
+Result<PressureTotals> Cgroup::pressure(File file) const {
+  Buffer buffer;
+  FLASH_TRY(const auto text, read(file, buffer));
+  return parse_pressure(text);
+}
+
+}  // namespace flash

@@ -1,0 +1,101 @@
+// Purpose: one cgroup as a typed reader: the same values from v2 files and from their v1 equivalents.
+// Ownership: a Cgroup owns the descriptors of the files it keeps open (about a dozen). Thread rule: an object
+// belongs to one thread; readers share no state.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "host/cgroup_layout.h"
+#include "host/file_io.h"
+#include "host/parse.h"
+
+namespace flash {
+
+/// cpu.stat. Bandwidth numbers stay 0 with bandwidth == false where the cpu controller is off (v2 leaves the
+/// lines out).
+struct CpuBandwidth {
+  std::uint64_t periods = 0;
+  std::uint64_t throttled_periods = 0;
+  std::uint64_t throttled_us = 0;
+  bool bandwidth = false;
+};
+struct CpuStat : CpuBandwidth {
+  std::uint64_t usage_us = 0;
+};
+
+struct MemoryEvents {
+  std::uint64_t limit_hits = 0;  // v2 memory.events high; v1 memory.failcnt
+  std::uint64_t oom_kills = 0;   // v2 memory.events oom_kill; v1 memory.oom_control oom_kill
+};
+
+/// Values of all methods are as the kernel has them now. Errors of all methods: ENOENT: this kernel or
+/// hierarchy has no such file for the cgroup; ENODEV: the cgroup was removed; EINVAL, ERANGE: the file holds
+/// what it cannot hold. No method allocates unless it fails.
+class Cgroup {
+ public:
+  /// Opens every file that exists. ENOENT: no such cgroup in the reference hierarchy.
+  static Result<Cgroup> open(const CgroupLayout& layout, std::string path);
+
+  const std::string& path() const { return path_; }
+  /// Of its directory in the reference hierarchy: the target's identity.
+  std::uint64_t inode() const { return inode_; }
+
+  Result<CpuStat> cpu_stat() const;
+  /// Cores; +inf = none. v2 cpu.max (absent in the root cgroup), v1 cpu.cfs_quota_us / cpu.cfs_period_us.
+  Result<double> cpu_limit() const;
+  Result<std::uint64_t> memory_usage() const;
+  /// Bytes; +inf = none. v2: the lower of memory.high (our knob) and memory.max: what it may really have.
+  /// v1 memory.limit_in_bytes.
+  Result<double> memory_limit() const;
+  /// Of memory.stat, the dearest file (6 to 9 us on v1): not for every tick.
+  Result<std::uint64_t> inactive_file() const;
+  Result<MemoryEvents> memory_events() const;
+  Result<IoBytes> io_bytes() const;
+  Result<std::uint64_t> pids() const;
+  Result<PressureTotals> cpu_pressure() const { return pressure(File::CpuPressure); }
+  Result<PressureTotals> memory_pressure() const { return pressure(File::MemoryPressure); }
+  Result<PressureTotals> io_pressure() const { return pressure(File::IoPressure); }
+
+  /// Tries again to open files that were absent: a controller may have been enabled since.
+  void open_missing();
+
+ private:
+  enum class File : std::uint8_t {
+    CpuStat,
+    CpuLimit,   // cpu.max, cpu.cfs_quota_us
+    CpuPeriod,  // v1
+    CpuUsage,   // v1 cpuacct.usage
+    MemoryUsage,
+    MemoryHigh,  // v2
+    MemoryMax,   // memory.max, memory.limit_in_bytes
+    MemoryStat,
+    MemoryEvents,
+    MemoryFailures,  // v1 memory.failcnt
+    Io,
+    Pids,
+    CpuPressure,
+    MemoryPressure,
+    IoPressure,
+    Count,
+  };
+  static constexpr std::size_t kFileCount = static_cast<std::size_t>(File::Count);
+  struct FileName;
+
+  Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode);
+  bool v2(Controller c) const { return versions_[static_cast<std::size_t>(c)] == CgroupVersion::V2; }
+  Result<std::string_view> read(File file, std::span<char> buffer) const;
+  Result<PressureTotals> pressure(File file) const;
+
+  std::string path_;
+  std::uint64_t inode_ = 0;
+  std::array<CgroupVersion, kControllerCount> versions_{};
+  std::array<std::string, kControllerCount> directories_;
+  std::array<KeptFile, kFileCount> files_;
+};
+
+}  // namespace flash

@@ -1,0 +1,107 @@
+// Purpose: what the kernel's text files mean. Pure functions of their text: no I/O, no state, each with a
+// fuzzer (fuzz/). Text may end with one newline; anything else that does not belong there is an error.
+// Ownership: results are values; none keeps a view of the text unless it says so. Thread rule: none needed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace flash {
+
+// Errors, everywhere in this file. EINVAL: not what this file can hold. ERANGE: a number too large for 64
+// bits.
+
+/// "123\n".
+Result<std::uint64_t> parse_u64(std::string_view text);
+/// "-1\n".
+Result<std::int64_t> parse_i64(std::string_view text);
+
+/// memory.high, memory.max: bytes, "max" is +inf.
+Result<double> parse_limit_v2(std::string_view text);
+/// memory.limit_in_bytes: the page counter's maximum (LONG_MAX rounded down to a page) is +inf.
+Result<double> parse_limit_v1(std::string_view text);
+
+/// cpu.max, "QUOTA PERIOD" in us. Cores; "max" is +inf.
+Result<double> parse_cpu_max(std::string_view text);
+/// cpu.cfs_quota_us and cpu.cfs_period_us. Cores; quota -1 is +inf.
+Result<double> parse_cfs_limit(std::string_view quota, std::string_view period);
+
+/// One key of a "key value\n" file.
+struct KeyField {
+  std::string_view key;
+  std::uint64_t* value;
+  bool required = true;
+  bool found = false;
+};
+/// Flat keyed files (cpu.stat, memory.events, memory.oom_control). Unknown keys are skipped: kernels add
+/// some. A required key that is absent, or a wanted key with a value that is no number: EINVAL.
+Result<void> parse_flat_keyed(std::string_view text, std::span<KeyField> fields);
+
+/// One key of memory.stat, found by search rather than by walking some 50 lines. EINVAL if absent.
+Result<std::uint64_t> parse_stat_key(std::string_view text, std::string_view key);
+
+/// PSI files. Totals in microseconds; `full` is absent in cpu.pressure before kernel 5.13.
+struct PressureTotals {
+  std::uint64_t some_us = 0;
+  std::uint64_t full_us = 0;
+  bool has_full = false;
+};
+Result<PressureTotals> parse_pressure(std::string_view text);
+
+struct IoBytes {
+  std::uint64_t read = 0;
+  std::uint64_t written = 0;
+};
+/// io.stat, summed over devices. Empty text: no I/O yet. (Stacked devices count at each level, as the kernel
+/// accounts them.)
+Result<IoBytes> parse_io_stat(std::string_view text);
+/// blkio.throttle.io_service_bytes[_recursive].
+Result<IoBytes> parse_blkio_bytes(std::string_view text);
+
+/// Ticks (USER_HZ) of one CPU since boot. busy: user, nice, system, irq, softirq; time stolen by the
+/// hypervisor is neither busy nor idle.
+struct CpuTicks {
+  std::uint64_t busy = 0;
+  std::uint64_t idle = 0;
+  bool present = false;  // false: no line (offline)
+};
+/// /proc/stat: the "cpu" line into `total`, "cpuN" lines into per_cpu[N] where there is such an element.
+Result<void> parse_proc_stat(std::string_view text, CpuTicks& total, std::span<CpuTicks> per_cpu);
+
+struct MemInfo {
+  std::uint64_t total_bytes = 0;
+  std::uint64_t available_bytes = 0;
+};
+/// /proc/meminfo: MemTotal and MemAvailable.
+Result<MemInfo> parse_meminfo(std::string_view text);
+
+struct Mount {
+  std::string root;   // of the mounted file system
+  std::string point;  // where it is mounted
+  std::string type;
+  std::string super_options;  // "rw,cpu,cpuacct"
+};
+/// /proc/PID/mountinfo, octal escapes undone.
+Result<std::vector<Mount>> parse_mountinfo(std::string_view text);
+
+/// "0-3,8\n" ascending and without duplicates; "\n" is the empty list. CPU numbers up to kMaxCpu.
+inline constexpr int kMaxCpu = 65535;
+Result<std::vector<int>> parse_cpu_list(std::string_view text);
+/// The canonical form of the same: {0,1,2,8} is "0-2,8".
+std::string format_cpu_list(std::span<const int> cpus);
+
+/// Space-separated words (scaling_available_governors). Views into `text`.
+std::vector<std::string_view> split_words(std::string_view text);
+
+/// Without one trailing newline.
+std::string_view chomp(std::string_view text);
+
+}  // namespace flash
