@@ -1,0 +1,843 @@
+#include "daemon/config_keys.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace flash {
+
+using nlohmann::json;
+
+std::string_view to_string(OnExit e) {
+  return e == OnExit::Restore ? "restore" : "keep";
+}
+
+std::optional<std::vector<int>> cpus_from_text(std::string_view text) {
+  constexpr int kMaxCpu = 8191;  // CONFIG_NR_CPUS's maximum on x86 and arm64 is 8192
+  std::vector<int> cpus;
+  if (text == "all") return cpus;
+  const auto number = [&text]() -> std::optional<int> {
+    int n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (error != std::errc() || n < 0 || n > kMaxCpu) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    return n;
+  };
+  while (true) {
+    const auto first = number();
+    if (!first) return std::nullopt;
+    auto last = first;
+    if (text.starts_with('-')) {
+      text.remove_prefix(1);
+      last = number();
+      if (!last || *last < *first) return std::nullopt;
+    }
+    for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
+    if (text.empty()) break;
+    if (!text.starts_with(',')) return std::nullopt;
+    text.remove_prefix(1);
+    if (cpus.size() > 4 * kMaxCpu) return std::nullopt;
+  }
+  std::sort(cpus.begin(), cpus.end());
+  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+  return cpus;
+}
+
+std::string cpus_to_text(const std::vector<int>& cpus) {
+  if (cpus.empty()) return "all";
+  std::string text;
+  for (std::size_t i = 0; i < cpus.size();) {
+    std::size_t j = i;
+    while (j + 1 < cpus.size() && cpus[j + 1] == cpus[j] + 1) ++j;
+    if (!text.empty()) text += ',';
+    text += std::to_string(cpus[i]);
+    if (j > i) text += '-' + std::to_string(cpus[j]);
+    i = j + 1;
+  }
+  return text;
+}
+
+namespace {
+
+// --- how a JSON value becomes a field, and back -----------------------------------------------------------
+
+template <class E>
+struct Names;
+template <>
+struct Names<Mode> {
+  static constexpr std::array<Mode, 3> kAll = {Mode::Observe, Mode::Recommend, Mode::Control};
+};
+template <>
+struct Names<Task> {
+  static constexpr std::array<Task, 2> kAll = {Task::ResourceLimits, Task::CpuFrequency};
+};
+template <>
+struct Names<ForeignWrite> {
+  static constexpr std::array<ForeignWrite, 3> kAll = {ForeignWrite::Yield, ForeignWrite::Reassert,
+                                                       ForeignWrite::Leave};
+};
+template <>
+struct Names<OnExit> {
+  static constexpr std::array<OnExit, 2> kAll = {OnExit::Restore, OnExit::Keep};
+};
+template <>
+struct Names<RewardKind> {
+  static constexpr std::array<RewardKind, 2> kAll = {RewardKind::Default, RewardKind::Paper};
+};
+
+std::string_view choice_name(RewardKind k) {
+  return k == RewardKind::Default ? "default" : "paper";
+}
+template <class E>
+std::string_view choice_name(E e) {
+  return to_string(e);
+}
+
+template <class E>
+std::vector<std::string_view> choice_names() {
+  std::vector<std::string_view> names;
+  for (E e : Names<E>::kAll) names.push_back(choice_name(e));
+  return names;
+}
+
+template <class E>
+requires std::is_enum_v<E>
+void assign(E& field, const json& value, double) {
+  const auto& name = value.get_ref<const std::string&>();
+  for (E e : Names<E>::kAll)
+    if (choice_name(e) == name) field = e;
+}
+template <class E>
+requires std::is_enum_v<E> json show(const E& field, double) {
+  return std::string(choice_name(field));
+}
+
+/// 64.0 is shown as 64: people wrote it so.
+json plain_number(double v) {
+  if (std::abs(v) < 1e15 && v == std::floor(v)) return static_cast<std::int64_t>(v);
+  return v;
+}
+
+void assign(double& field, const json& v, double scale) {
+  field = v.is_null() ? kUnlimited : v.get<double>() * scale;
+}
+json show(const double& field, double scale) {
+  return std::isinf(field) ? json(nullptr) : plain_number(field / scale);
+}
+void assign(std::optional<double>& field, const json& v, double scale) {
+  field = v.is_null() ? std::nullopt : std::optional<double>(v.get<double>() * scale);
+}
+json show(const std::optional<double>& field, double scale) {
+  return field ? plain_number(*field / scale) : json(nullptr);
+}
+void assign(Duration& field, const json& v, double) {
+  field = from_seconds(v.get<double>());
+}
+json show(const Duration& field, double) {
+  return plain_number(seconds(field));
+}
+void assign(int& field, const json& v, double) {
+  field = static_cast<int>(v.get<double>());
+}
+json show(const int& field, double) {
+  return field;
+}
+void assign(std::uint64_t& field, const json& v, double) {
+  field = static_cast<std::uint64_t>(v.get<double>());
+}
+json show(const std::uint64_t& field, double) {
+  return field;
+}
+void assign(bool& field, const json& v, double) {
+  field = v.get<bool>();
+}
+json show(const bool& field, double) {
+  return field;
+}
+void assign(std::string& field, const json& v, double) {
+  field = v.get<std::string>();
+}
+json show(const std::string& field, double) {
+  return field;
+}
+void assign(std::vector<int>& field, const json& v, double) {
+  field = cpus_from_text(v.get_ref<const std::string&>()).value_or(std::vector<int>{});
+}
+json show(const std::vector<int>& field, double) {
+  return cpus_to_text(field);
+}
+
+/// Binds a row to the field that `Field` (a captureless lambda) names. Scale: the file says MiB, the field
+/// holds bytes.
+template <int Scale = 1, class Field>
+ConfigKey bound(Field, ConfigKey key) {
+  key.set = [](ConfigDraft& d, const json& v) { assign(Field{}(d), v, Scale); };
+  key.get = [](const ConfigDraft& d) { return show(Field{}(d), Scale); };
+  return key;
+}
+constexpr int kMiBScale = 1024 * 1024;
+
+template <class E, class Field>
+ConfigKey choice(Field field, ConfigKey key) {
+  key.type = KeyType::Choice;
+  key.choices = choice_names<E>();
+  return bound(field, std::move(key));
+}
+
+// --- checks of texts --------------------------------------------------------------------------------------
+
+std::optional<std::string> plain_text(std::string_view v, std::size_t max) {
+  if (v.size() > max) return "is longer than " + std::to_string(max) + " bytes";
+  for (unsigned char c : v)
+    if (c < 0x20 || c == 0x7f) return "has a control character in it";
+  return std::nullopt;
+}
+
+std::optional<std::string> check_name(std::string_view v) {
+  return plain_text(v, 200);
+}
+
+std::optional<std::string> check_glob(std::string_view v) {
+  if (auto wrong = plain_text(v, 4096)) return wrong;
+  if (v.empty()) return "is empty; leave the key out to match everything";
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    if (v[i] == '\\') {
+      if (++i == v.size()) return "ends in a backslash";
+    } else if (v[i] == '[') {
+      // fnmatch(3) takes an unclosed bracket for itself, which is never what was meant. "[]a]" and "[!]a]"
+      // hold a bracket.
+      std::size_t close = i + 1;
+      if (close < v.size() && (v[close] == '!' || v[close] == '^')) ++close;
+      close = v.find(']', close + 1);
+      if (close == std::string_view::npos) return "has a '[' without its ']'";
+      i = close;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> check_cgroup_glob(std::string_view v) {
+  if (auto wrong = check_glob(v)) return wrong;
+  if (v.front() != '/' && v.front() != '*')
+    return "does not begin with '/' (a path below the cgroup hierarchy's root) or '*'";
+  return std::nullopt;
+}
+
+std::optional<std::string> check_directory(std::string_view v) {
+  if (auto wrong = plain_text(v, 4000)) return wrong;
+  if (!v.starts_with('/')) return "is not an absolute path";
+  const std::string whole = std::string(v) + "/";
+  if (whole.find("/../") != std::string::npos) return "has \"..\" in it";
+  return std::nullopt;
+}
+
+std::optional<std::string> check_socket(std::string_view v) {
+  if (v.empty()) return std::nullopt;
+  if (v.size() > 107) return "is longer than a socket's path may be (107 bytes, unix(7))";
+  return check_directory(v);
+}
+
+std::optional<std::string> check_udp(std::string_view v) {
+  constexpr auto kForm = "is not ADDRESS:PORT, such as 127.0.0.1:8125 or [::1]:8125";
+  if (v.empty()) return std::nullopt;
+  const auto colon = v.rfind(':');
+  if (colon == std::string_view::npos) return kForm;
+  auto host = v.substr(0, colon);
+  const auto port_text = v.substr(colon + 1);
+  unsigned port = 0;
+  const auto [end, error] = std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
+  if (error != std::errc() || end != port_text.data() + port_text.size() || port < 1 || port > 65535)
+    return kForm;
+  if (host.starts_with('[') && host.ends_with(']') && host.size() > 2) {
+    in6_addr address{};
+    if (inet_pton(AF_INET6, std::string(host.substr(1, host.size() - 2)).c_str(), &address) != 1)
+      return kForm;
+    if (!IN6_IS_ADDR_LOOPBACK(&address))
+      return "is not a loopback address; StatsD lines are not authenticated";
+    return std::nullopt;
+  }
+  in_addr address{};
+  if (inet_pton(AF_INET, std::string(host).c_str(), &address) != 1) return kForm;
+  if ((ntohl(address.s_addr) >> 24) != 127)
+    return "is not a loopback address; StatsD lines are not authenticated";
+  return std::nullopt;
+}
+
+std::optional<std::string> check_cpus(std::string_view v) {
+  if (!cpus_from_text(v)) return "is not \"all\" or a list of CPUs such as \"0-3,8\"";
+  return std::nullopt;
+}
+
+std::optional<std::string> check_runtime(std::string_view v) {
+  for (std::string_view known : {"docker", "podman", "containerd", "crio"})
+    if (v == known) return std::nullopt;
+  return "is not one of docker, podman, containerd, crio";
+}
+
+// --- the table --------------------------------------------------------------------------------------------
+
+#define FIELD(path)      \
+  [](auto& d) -> auto& { \
+    return d.path;       \
+  }
+
+std::vector<ConfigKey> make_table() {
+  constexpr auto kLimits = Task::ResourceLimits;
+  constexpr auto kFrequency = Task::CpuFrequency;
+  std::vector<ConfigKey> t;
+  const auto object = [&t](std::string_view pointer, std::string_view meaning,
+                           std::optional<Task> only = std::nullopt) {
+    t.push_back({.pointer = pointer, .only = only, .meaning = meaning});
+  };
+  // The order is that of the manual.
+  t.push_back(bound(FIELD(config.period), {.pointer = "/period_s",
+                                           .type = KeyType::Number,
+                                           .min = 0.1,
+                                           .max = 60,
+                                           .unit = "s",
+                                           .meaning = "Time from one tick to the next."}));
+  t.push_back(choice<Mode>(
+      FIELD(config.loop.mode),
+      {.pointer = "/mode",
+       .meaning = "What is done for rules that give no mode of their own: observe senses and records, "
+                  "recommend decides and records but writes nothing, control writes."}));
+  t.push_back(bound(FIELD(config.loop.episode_steps),
+                    {.pointer = "/episode_steps",
+                     .type = KeyType::Integer,
+                     .min = 1,
+                     .max = 100000,
+                     .unit = "ticks",
+                     .meaning = "Length of an episode; the life cycle is judged at its end."}));
+  t.push_back(bound(FIELD(config.loop.seed), {.pointer = "/seed",
+                                              .type = KeyType::Integer,
+                                              .min = 0,
+                                              .max = 4294967295.0,
+                                              .meaning = "Seed of all randomness in decisions."}));
+  t.push_back(
+      bound(FIELD(config.state_directory),
+            {.pointer = "/state_directory",
+             .type = KeyType::Text,
+             .check = check_directory,
+             .form = "absolute path",
+             .meaning = "Where the ledger of original values is kept. Must survive a reboot. A change "
+                        "takes effect at the next start."}));
+
+  object("/statsd", "Where applications send their own metrics (StatsD lines).");
+  t.push_back(
+      bound(FIELD(config.statsd.socket), {.pointer = "/statsd/socket",
+                                          .type = KeyType::Text,
+                                          .check = check_socket,
+                                          .form = "absolute path or empty",
+                                          .meaning = "UNIX datagram socket; empty switches it off."}));
+  t.push_back(
+      bound(FIELD(config.statsd.udp), {.pointer = "/statsd/udp",
+                                       .type = KeyType::Text,
+                                       .check = check_udp,
+                                       .form = "ADDRESS:PORT on loopback, or empty",
+                                       .meaning = "UDP address to listen on; empty switches it off."}));
+
+  object("/restore", "What happens to the knobs when the daemon goes away.");
+  t.push_back(choice<OnExit>(FIELD(config.restore.stop),
+                             {.pointer = "/restore/stop", .meaning = "After an orderly stop."}));
+  t.push_back(choice<OnExit>(FIELD(config.restore.crash),
+                             {.pointer = "/restore/crash", .meaning = "After a crash or a kill."}));
+  t.push_back(choice<OnExit>(
+      FIELD(config.restore.upgrade),
+      {.pointer = "/restore/upgrade",
+       .meaning = "While the package is upgraded; with keep the new daemon takes over what is in force."}));
+
+  object("/node", "What is kept for everything that is not managed.");
+  t.push_back(bound(FIELD(config.loop.capacity.reserve_cores),
+                    {.pointer = "/node/reserve_cores",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 8192,
+                     .unit = "cores",
+                     .meaning = "CPU that is never handed out as limits."}));
+  t.push_back(bound<kMiBScale>(FIELD(config.loop.capacity.reserve_memory_bytes),
+                               {.pointer = "/node/reserve_mib",
+                                .type = KeyType::Number,
+                                .min = 0,
+                                .max = 1e9,
+                                .unit = "MiB",
+                                .meaning = "Memory that is never handed out as limits."}));
+
+  t.push_back({.pointer = "/rules",
+               .type = KeyType::Rules,
+               .meaning = "The rules by name; a name has letters, digits, '.', '_' and '-', at most 64."});
+  object("/rules/*", "One rule: which targets, and how they are managed.");
+  t.push_back(choice<Task>(FIELD(rule.task), {.pointer = "/rules/*/task",
+                                              .meaning = "resource-limits manages cgroups, cpu-frequency a "
+                                                         "set of CPUs."}));
+  t.push_back(bound(FIELD(rule.priority),
+                    {.pointer = "/rules/*/priority",
+                     .type = KeyType::Integer,
+                     .min = -1000000,
+                     .max = 1000000,
+                     .meaning = "Where several rules match a target the highest priority wins, then the "
+                                "name that sorts first."}));
+  // The rule keeps whether a mode was given: without one it follows the daemon's, also when that changes.
+  t.push_back(
+      {.pointer = "/rules/*/mode",
+       .type = KeyType::Choice,
+       .nullable = true,
+       .choices = choice_names<Mode>(),
+       .default_words = "the daemon's mode",
+       .meaning = "observe, recommend or control for the targets of this rule.",
+       .set =
+           [](ConfigDraft& d, const json& v) {
+             d.rule.mode_given = !v.is_null();
+             if (d.rule.mode_given) assign(d.rule.mode, v, 1);
+           },
+       .get = [](const ConfigDraft& d) { return d.rule.mode_given ? show(d.rule.mode, 1) : json(); }});
+  t.push_back(bound(FIELD(rule.application),
+                    {.pointer = "/rules/*/application",
+                     .type = KeyType::Text,
+                     .check = check_name,
+                     .form = "name",
+                     .meaning = "Whose metrics and SLO count (the app tag of StatsD lines); empty: the "
+                                "target's name."}));
+  t.push_back(
+      bound(FIELD(rule.allow_kubelet),
+            {.pointer = "/rules/*/allow_kubelet",
+             .type = KeyType::Boolean,
+             .only = kLimits,
+             .meaning = "Write directly below kubepods, although the kubelet rewrites its cgroups."}));
+
+  object("/rules/*/select",
+         "Which targets; all parts given must match. A resource-limits rule gives at least one.");
+  const auto glob = [&t](auto field, std::string_view pointer, auto check, std::string_view form,
+                         std::string_view meaning) {
+    t.push_back(bound(field, {.pointer = pointer,
+                              .type = KeyType::Text,
+                              .check = check,
+                              .form = form,
+                              .only = Task::ResourceLimits,
+                              .default_words = "any",
+                              .meaning = meaning}));
+  };
+  glob(FIELD(rule.select.cgroup), "/rules/*/select/cgroup", check_cgroup_glob, "glob",
+       "The cgroup's path below its hierarchy's root, such as /system.slice/web*; '*' also matches '/'.");
+  glob(FIELD(rule.select.unit), "/rules/*/select/unit", check_glob, "glob",
+       "The systemd unit that owns the cgroup.");
+  glob(FIELD(rule.select.container), "/rules/*/select/container", check_glob, "glob",
+       "The container's name or id.");
+  glob(FIELD(rule.select.container_runtime), "/rules/*/select/container_runtime", check_runtime,
+       "one of docker, podman, containerd, crio", "The container's runtime.");
+  glob(FIELD(rule.select.pod_uid), "/rules/*/select/pod_uid", check_glob, "glob",
+       "The uid of the Kubernetes pod.");
+  t.push_back(
+      bound(FIELD(rule.select.cpus), {.pointer = "/rules/*/select/cpus",
+                                      .type = KeyType::Text,
+                                      .check = check_cpus,
+                                      .form = "list of CPUs or all",
+                                      .only = kFrequency,
+                                      .meaning = "The CPUs whose frequency is controlled, such as "
+                                                 "0-3,8. CPU sets of different rules are disjoint."}));
+
+  object("/rules/*/slo", "The service-level objective; without one SLO preservation is 1.");
+  t.push_back(bound(FIELD(rule.slo.latency_p99_ms), {.pointer = "/rules/*/slo/latency_p99_ms",
+                                                     .type = KeyType::Number,
+                                                     .nullable = true,
+                                                     .min = 0.001,
+                                                     .max = 3600000,
+                                                     .unit = "ms",
+                                                     .default_words = "not judged",
+                                                     .meaning = "Latency that 99 % of the requests keep."}));
+  t.push_back(bound(FIELD(rule.slo.throughput_rps), {.pointer = "/rules/*/slo/throughput_rps",
+                                                     .type = KeyType::Number,
+                                                     .nullable = true,
+                                                     .min = 0.001,
+                                                     .max = 1e9,
+                                                     .unit = "requests/s",
+                                                     .default_words = "not judged",
+                                                     .meaning = "Requests that are served per second."}));
+
+  object("/rules/*/cpu", "The CPU limit (cpu.max, CFS quota, CPUQuotaPerSecUSec).", kLimits);
+  t.push_back(bound(FIELD(rule.cpu.manage), {.pointer = "/rules/*/cpu/manage",
+                                             .type = KeyType::Boolean,
+                                             .only = kLimits,
+                                             .meaning = "Whether the CPU limit is managed at all."}));
+  t.push_back(bound(FIELD(rule.cpu.min_cores), {.pointer = "/rules/*/cpu/min_cores",
+                                                .type = KeyType::Number,
+                                                .min = 0.01,
+                                                .max = 8192,
+                                                .unit = "cores",
+                                                .only = kLimits,
+                                                .meaning = "The limit is never set below."}));
+  t.push_back(bound(FIELD(rule.cpu.max_cores), {.pointer = "/rules/*/cpu/max_cores",
+                                                .type = KeyType::Number,
+                                                .nullable = true,
+                                                .min = 0.01,
+                                                .max = 8192,
+                                                .unit = "cores",
+                                                .only = kLimits,
+                                                .default_words = "what the node has",
+                                                .meaning = "The limit is never set above."}));
+  t.push_back(bound(FIELD(rule.cpu.target_utilization), {.pointer = "/rules/*/cpu/target_utilization",
+                                                         .type = KeyType::Number,
+                                                         .min = 0.05,
+                                                         .max = 1,
+                                                         .only = kLimits,
+                                                         .meaning = "Usage over limit that the fallback "
+                                                                    "controller aims at."}));
+  t.push_back(bound(FIELD(rule.cpu.tolerance), {.pointer = "/rules/*/cpu/tolerance",
+                                                .type = KeyType::Number,
+                                                .min = 0,
+                                                .max = 1,
+                                                .only = kLimits,
+                                                .meaning = "No change while usage is this close to the "
+                                                           "target, relative to it."}));
+  t.push_back(bound(FIELD(rule.cpu.down_stabilization_s),
+                    {.pointer = "/rules/*/cpu/down_stabilization_s",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 86400,
+                     .unit = "s",
+                     .only = kLimits,
+                     .meaning = "The limit shrinks only to the highest recommendation of this time."}));
+
+  object("/rules/*/memory", "The memory limit (memory.high, memory.limit_in_bytes, MemoryHigh).", kLimits);
+  t.push_back(bound(FIELD(rule.memory.manage), {.pointer = "/rules/*/memory/manage",
+                                                .type = KeyType::Boolean,
+                                                .only = kLimits,
+                                                .meaning = "Whether the memory limit is managed at all."}));
+  t.push_back(bound<kMiBScale>(FIELD(rule.memory.min_bytes), {.pointer = "/rules/*/memory/min_mib",
+                                                              .type = KeyType::Number,
+                                                              .min = 1,
+                                                              .max = 1e9,
+                                                              .unit = "MiB",
+                                                              .only = kLimits,
+                                                              .meaning = "The limit is never set below."}));
+  t.push_back(bound<kMiBScale>(FIELD(rule.memory.max_bytes), {.pointer = "/rules/*/memory/max_mib",
+                                                              .type = KeyType::Number,
+                                                              .nullable = true,
+                                                              .min = 1,
+                                                              .max = 1e9,
+                                                              .unit = "MiB",
+                                                              .only = kLimits,
+                                                              .default_words = "what the node has",
+                                                              .meaning = "The limit is never set above."}));
+  t.push_back(bound(FIELD(rule.memory.percentile),
+                    {.pointer = "/rules/*/memory/percentile",
+                     .type = KeyType::Number,
+                     .min = 0.5,
+                     .max = 1,
+                     .only = kLimits,
+                     .meaning = "Of the decaying histogram of usage peaks, that the limit has to cover."}));
+  t.push_back(
+      bound(FIELD(rule.memory.safety_margin), {.pointer = "/rules/*/memory/safety_margin",
+                                               .type = KeyType::Number,
+                                               .min = 0,
+                                               .max = 10,
+                                               .only = kLimits,
+                                               .meaning = "Added to the percentile, relative to it."}));
+  t.push_back(bound(FIELD(rule.memory.half_life_s), {.pointer = "/rules/*/memory/half_life_s",
+                                                     .type = KeyType::Number,
+                                                     .min = 1,
+                                                     .max = 31536000,
+                                                     .unit = "s",
+                                                     .only = kLimits,
+                                                     .meaning = "After this time a peak counts half."}));
+
+  object("/rules/*/frequency", "The CPU frequency (cpufreq).", kFrequency);
+  t.push_back(bound(FIELD(rule.frequency.min_khz),
+                    {.pointer = "/rules/*/frequency/min_khz",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 1e8,
+                     .unit = "kHz",
+                     .only = kFrequency,
+                     .meaning = "The frequency is never set below; 0: the hardware's lowest."}));
+  t.push_back(bound(FIELD(rule.frequency.max_khz), {.pointer = "/rules/*/frequency/max_khz",
+                                                    .type = KeyType::Number,
+                                                    .nullable = true,
+                                                    .min = 1,
+                                                    .max = 1e8,
+                                                    .unit = "kHz",
+                                                    .only = kFrequency,
+                                                    .default_words = "the hardware's highest",
+                                                    .meaning = "The frequency is never set above."}));
+  t.push_back(bound(FIELD(rule.frequency.step_khz),
+                    {.pointer = "/rules/*/frequency/step_khz",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 1e8,
+                     .unit = "kHz",
+                     .only = kFrequency,
+                     .meaning = "One step of the fallback controller; 0: one step of the hardware's table, "
+                                "else 100 MHz."}));
+  t.push_back(bound(FIELD(rule.frequency.slack_threshold),
+                    {.pointer = "/rules/*/frequency/slack_threshold",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 1,
+                     .only = kFrequency,
+                     .meaning = "Share of the SLO that has to be left over before the frequency falls."}));
+  t.push_back(bound(FIELD(rule.frequency.target_utilization),
+                    {.pointer = "/rules/*/frequency/target_utilization",
+                     .type = KeyType::Number,
+                     .min = 0.05,
+                     .max = 1,
+                     .only = kFrequency,
+                     .meaning = "Busy share of the CPUs that is aimed at where no SLO is given."}));
+  t.push_back(bound(FIELD(rule.frequency.claim),
+                    {.pointer = "/rules/*/frequency/claim",
+                     .type = KeyType::Boolean,
+                     .only = kFrequency,
+                     .meaning = "Control the frequency although another tuning daemon owns it."}));
+
+  object("/rules/*/profile", "When the learned policy may take the seat (AWARE's user profile).");
+  t.push_back(bound(FIELD(rule.profile.bootstrap),
+                    {.pointer = "/rules/*/profile/bootstrap",
+                     .type = KeyType::Boolean,
+                     .meaning = "Start with the fallback in charge while the learner learns off line."}));
+  t.push_back(bound(FIELD(rule.profile.t_online), {.pointer = "/rules/*/profile/t_online",
+                                                   .type = KeyType::Number,
+                                                   .min = -10,
+                                                   .max = 10,
+                                                   .unit = "reward per step",
+                                                   .meaning = "Mean reward from which a policy may act and "
+                                                              "go on learning."}));
+  t.push_back(bound(FIELD(rule.profile.t_serving), {.pointer = "/rules/*/profile/t_serving",
+                                                    .type = KeyType::Number,
+                                                    .min = -10,
+                                                    .max = 10,
+                                                    .unit = "reward per step",
+                                                    .meaning = "Mean reward from which a policy only "
+                                                               "serves; at least t_online."}));
+  t.push_back(bound(FIELD(rule.profile.t_var),
+                    {.pointer = "/rules/*/profile/t_var",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 10,
+                     .unit = "reward per step",
+                     .meaning = "Largest standard deviation of the reward with which a policy serves."}));
+  t.push_back(
+      bound(FIELD(rule.profile.window_episodes), {.pointer = "/rules/*/profile/window_episodes",
+                                                  .type = KeyType::Integer,
+                                                  .min = 1,
+                                                  .max = 1000,
+                                                  .unit = "episodes",
+                                                  .meaning = "How many recent episodes are judged."}));
+
+  object("/rules/*/reward", "What a decision earns.");
+  t.push_back(choice<RewardKind>(FIELD(rule.reward.kind),
+                                 {.pointer = "/rules/*/reward/kind",
+                                  .meaning = "default charges for power, paper is FLASH's formula."}));
+  t.push_back(bound(FIELD(rule.reward.alpha),
+                    {.pointer = "/rules/*/reward/alpha",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 1,
+                     .meaning = "Weight of SLO preservation against utilisation (resource-limits), or of the "
+                                "instruction rate against SLO preservation (cpu-frequency)."}));
+  t.push_back(bound(FIELD(rule.reward.power_price), {.pointer = "/rules/*/reward/power_price",
+                                                     .type = KeyType::Number,
+                                                     .min = 0,
+                                                     .max = 10,
+                                                     .only = kFrequency,
+                                                     .meaning = "Weight of relative power (default only)."}));
+
+  object("/rules/*/guards", "Bounds on what any controller may do.");
+  t.push_back(bound(FIELD(rule.guards.max_step_up),
+                    {.pointer = "/rules/*/guards/max_step_up",
+                     .type = KeyType::Number,
+                     .min = 0.001,
+                     .max = 100,
+                     .meaning = "A knob grows at most by this share of its value per tick; 1 doubles it."}));
+  t.push_back(bound(FIELD(rule.guards.max_step_down),
+                    {.pointer = "/rules/*/guards/max_step_down",
+                     .type = KeyType::Number,
+                     .min = 0.001,
+                     .max = 1,
+                     .meaning = "A knob shrinks at most by this share of its value per tick."}));
+  t.push_back(bound(FIELD(rule.guards.flap_budget), {.pointer = "/rules/*/guards/flap_budget",
+                                                     .type = KeyType::Integer,
+                                                     .min = 0,
+                                                     .max = 100000,
+                                                     .unit = "reversals",
+                                                     .meaning = "Changes of direction allowed per knob and "
+                                                                "window; beyond it the knob keeps still."}));
+  t.push_back(bound(FIELD(rule.guards.flap_window_steps), {.pointer = "/rules/*/guards/flap_window_steps",
+                                                           .type = KeyType::Integer,
+                                                           .min = 1,
+                                                           .max = 100000,
+                                                           .unit = "ticks",
+                                                           .meaning = "The window of flap_budget."}));
+  t.push_back(bound(FIELD(rule.guards.cpu_pressure_floor),
+                    {.pointer = "/rules/*/guards/cpu_pressure_floor",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 1,
+                     .only = kLimits,
+                     .meaning = "CPU pressure (some) at which the CPU limit is no longer cut."}));
+  t.push_back(bound(FIELD(rule.guards.memory_pressure_floor),
+                    {.pointer = "/rules/*/guards/memory_pressure_floor",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 1,
+                     .only = kLimits,
+                     .meaning = "Memory pressure (full) at which the memory limit is no longer cut."}));
+  t.push_back(bound(FIELD(rule.guards.throttled_floor),
+                    {.pointer = "/rules/*/guards/throttled_floor",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 1,
+                     .only = kLimits,
+                     .meaning = "Share of throttled periods at which the CPU limit is no longer cut, where "
+                                "the kernel tells no pressure."}));
+
+  object("/rules/*/lease", "What to do when somebody else writes a knob.");
+  t.push_back(choice<ForeignWrite>(
+      FIELD(rule.lease.on_foreign_write),
+      {.pointer = "/rules/*/lease/on_foreign_write",
+       .meaning = "yield: hands off for hold_s; reassert: write again, reassert_limit times, then yield; "
+                  "leave: give the knob up until the daemon restarts."}));
+  t.push_back(bound(FIELD(rule.lease.reassert_limit), {.pointer = "/rules/*/lease/reassert_limit",
+                                                       .type = KeyType::Integer,
+                                                       .min = 1,
+                                                       .max = 1000,
+                                                       .unit = "writes",
+                                                       .meaning = "How often reassert writes again."}));
+  t.push_back(bound(FIELD(rule.lease.hold_s), {.pointer = "/rules/*/lease/hold_s",
+                                               .type = KeyType::Number,
+                                               .min = 0,
+                                               .max = 31536000,
+                                               .unit = "s",
+                                               .meaning = "How long a foreign value is respected."}));
+  return t;
+}
+#undef FIELD
+
+std::string number_text(double v) {
+  return plain_number(v).dump();
+}
+
+// --- the schema -------------------------------------------------------------------------------------------
+
+using ojson = nlohmann::ordered_json;
+
+ojson key_schema(const ConfigKey& key) {
+  ojson s;
+  const auto typed = [&](const char* type) {
+    s["type"] = key.nullable ? ojson(std::vector<std::string>{type, "null"}) : ojson(type);
+  };
+  switch (key.type) {
+    case KeyType::Object:
+    case KeyType::Rules:
+      s["type"] = "object";
+      break;
+    case KeyType::Number:
+      typed("number");
+      break;
+    case KeyType::Integer:
+      typed("integer");
+      break;
+    case KeyType::Boolean:
+      typed("boolean");
+      break;
+    case KeyType::Text:
+      typed("string");
+      break;
+    case KeyType::Choice:
+      s["enum"] = ojson::array();
+      for (std::string_view c : key.choices) s["enum"].push_back(std::string(c));
+      if (key.nullable) s["enum"].push_back(nullptr);
+      break;
+  }
+  if (std::isfinite(key.min)) s["minimum"] = ojson::parse(number_text(key.min));
+  if (std::isfinite(key.max)) s["maximum"] = ojson::parse(number_text(key.max));
+  if (key.get && key.default_words.empty()) s["default"] = ojson::parse(key.get(ConfigDraft{}).dump());
+  std::string words(key.meaning);
+  if (!key.unit.empty()) words += " Unit: " + std::string(key.unit) + ".";
+  if (!key.form.empty()) words += " Form: " + std::string(key.form) + ".";
+  if (key.only) words += " Only in " + std::string(to_string(*key.only)) + " rules.";
+  s["description"] = words;
+  return s;
+}
+
+bool is_child(std::string_view parent, std::string_view pointer) {
+  return pointer.size() > parent.size() + 1 && pointer.starts_with(parent) && pointer[parent.size()] == '/' &&
+         pointer.find('/', parent.size() + 1) == std::string_view::npos;
+}
+
+ojson object_schema(std::string_view pointer) {
+  ojson s;
+  if (const auto* key = find_config_key(pointer)) s = key_schema(*key);
+  s["type"] = "object";
+  if (const auto* key = find_config_key(pointer); key && key->type == KeyType::Rules) {
+    s["propertyNames"] = {{"pattern", "^[A-Za-z0-9._-]{1,64}$"}};
+    s["additionalProperties"] = object_schema("/rules/*");
+    return s;
+  }
+  s["additionalProperties"] = false;
+  s["properties"] = ojson::object();
+  for (const auto& key : config_keys()) {
+    if (!is_child(pointer, key.pointer)) continue;
+    const bool nested = key.type == KeyType::Object || key.type == KeyType::Rules;
+    s["properties"][std::string(key.name())] = nested ? object_schema(key.pointer) : key_schema(key);
+  }
+  return s;
+}
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() {
+  static const std::vector<ConfigKey> kTable = make_table();
+  return kTable;
+}
+
+const ConfigKey* find_config_key(std::string_view pattern) {
+  for (const auto& key : config_keys())
+    if (key.pointer == pattern) return &key;
+  return nullptr;
+}
+
+std::string type_in_words(const ConfigKey& key) {
+  std::string words;
+  switch (key.type) {
+    case KeyType::Object:
+    case KeyType::Rules:
+      return "object";
+    case KeyType::Boolean:
+      words = "true or false";
+      break;
+    case KeyType::Text:
+      words = "text: " + std::string(key.form);
+      break;
+    case KeyType::Choice:
+      words = "one of ";
+      for (std::size_t i = 0; i < key.choices.size(); ++i)
+        words += (i ? ", " : "") + std::string(key.choices[i]);
+      break;
+    case KeyType::Number:
+    case KeyType::Integer:
+      words = key.type == KeyType::Number ? "number" : "whole number";
+      words += " from " + number_text(key.min) + " to " + number_text(key.max);
+      break;
+  }
+  if (!key.unit.empty()) words += " " + std::string(key.unit);
+  if (key.nullable) words += ", or null";
+  return words;
+}
+
+std::string default_in_words(const ConfigKey& key) {
+  if (!key.get) return "-";
+  if (!key.default_words.empty()) return std::string(key.default_words);
+  return key.get(ConfigDraft{}).dump();
+}
+
+std::string config_schema() {
+  ojson s;
+  s["$schema"] = "https://json-schema.org/draft/2020-12/schema";
+  s["title"] = "/etc/flashd/flashd.json, see flashd.json(5)";
+  s.update(object_schema(""));
+  return s.dump(2) + "\n";
+}
+
+}  // namespace flash
