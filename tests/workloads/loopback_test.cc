@@ -1,0 +1,208 @@
+// The program itself: a service, a load on it over loopback, metrics into a socket, and its end.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "workloads/net.h"
+
+namespace flash {
+namespace {
+
+using std::chrono::steady_clock;
+
+/// A run of flash-workload with its standard output in a pipe; killed if it outlives the test.
+class Program {
+ public:
+  explicit Program(std::vector<std::string> args) {
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    output_ = UniqueFd(ends[0]);
+    UniqueFd write_end(ends[1]);
+    args.insert(args.begin(), FLASH_WORKLOAD_PROGRAM);
+    std::vector<char*> argv;
+    for (auto& arg : args) {
+      argv.push_back(arg.data());
+    }
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  Program(const Program&) = delete;
+  ~Program() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+
+  std::string read_line() {
+    std::string line;
+    for (char c = 0; read(output_.get(), &c, 1) == 1 && c != '\n';) {
+      line += c;
+    }
+    return line;
+  }
+  std::string read_rest() {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t size = 0; (size = read(output_.get(), buffer, sizeof buffer)) > 0;) {
+      text.append(buffer, static_cast<std::size_t>(size));
+    }
+    return text;
+  }
+  void signal(int number) const { kill(pid_, number); }
+  /// Exit status; -1 when a signal ended it.
+  int wait() {
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  UniqueFd output_;
+};
+
+std::string address_of(const std::string& line) {
+  const std::string intro = "listening on ";
+  EXPECT_EQ(line.substr(0, intro.size()), intro);
+  return line.substr(intro.size(), line.find(',') - intro.size());
+}
+
+TEST(Loopback, ServesItsLoadReportsMetricsAndEndsWithinASecond) {
+  const std::string path = testing::TempDir() + "loopback-" + std::to_string(getpid()) + ".sock";
+  unlink(path.c_str());
+  UniqueFd metrics(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  ASSERT_EQ(bind(metrics.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+
+  Program service({"serve", "--listen", "127.0.0.1:0", "--work", "2", "--statsd", path, "--app", "loop",
+                   "--memory-mib", "4"});
+  const std::string target = address_of(service.read_line());
+  Program load({"load", "--target", target, "--trace", "step:50,100,1", "--seconds", "2", "--json", "-"});
+  std::string text;
+  std::uint64_t timers = 0;
+  std::uint64_t counted = 0;
+  const auto drain_metrics = [&] {
+    char packet[2048];
+    for (ssize_t size = 0; (size = recv(metrics.get(), packet, sizeof packet, 0)) > 0;) {
+      const std::string lines(packet, static_cast<std::size_t>(size));
+      for (auto at = lines.find("flash_request_latency:"); at != std::string::npos;
+           at = lines.find("flash_request_latency:", at + 1)) {
+        ++timers;
+      }
+      if (const auto at = lines.find("flash_requests:"); at != std::string::npos) {
+        counted += std::stoull(lines.substr(at + std::strlen("flash_requests:")));
+        EXPECT_NE(lines.find("|c|#app:loop", at), std::string::npos);
+      }
+    }
+  };
+  // A queue of AF_UNIX datagrams holds few packets (net.unix.max_dgram_qlen), so it is emptied all along.
+  const auto end = steady_clock::now() + std::chrono::milliseconds(2200);
+  for (pollfd waiting{metrics.get(), POLLIN, 0}; steady_clock::now() < end; poll(&waiting, 1, 50)) {
+    drain_metrics();
+  }
+  text = load.read_rest();
+  EXPECT_EQ(load.wait(), 0);
+  const auto before = steady_clock::now();
+  service.signal(SIGTERM);
+  EXPECT_EQ(service.wait(), 0);
+  EXPECT_LT(steady_clock::now() - before, std::chrono::seconds(1));
+  EXPECT_EQ(service.read_rest().substr(0, 7), "served ");
+  drain_metrics();
+  unlink(path.c_str());
+
+  const auto report = nlohmann::json::parse(text);
+  EXPECT_NEAR(report["offered"].get<double>(), 150, 2);
+  EXPECT_EQ(report["completed"], report["offered"]);
+  EXPECT_EQ(report["errors"], 0);
+  EXPECT_GT(report["latency_ms"]["p50"], 0);
+  EXPECT_GE(report["latency_ms"]["max"], report["latency_ms"]["p50"]);
+  EXPECT_EQ(timers, report["completed"].get<std::uint64_t>());
+  EXPECT_EQ(counted, timers);
+}
+
+TEST(Loopback, ChargesTheWaitForAStalledServiceToEveryRequestThatWasDue) {
+  Program service({"serve", "--listen", "127.0.0.1:0", "--work", "1"});
+  const std::string target = address_of(service.read_line());
+  Program load(
+      {"load", "--target", target, "--rate", "100", "--seconds", "1.5", "--connections", "2", "--json", "-"});
+  usleep(400'000);
+  service.signal(SIGSTOP);
+  usleep(600'000);
+  service.signal(SIGCONT);
+  const auto report = nlohmann::json::parse(load.read_rest());
+  // About 60 of 150 requests fell into the stall; with two connections a closed loop would have seen two.
+  EXPECT_GT(report["latency_ms"]["p90"], 300);
+  EXPECT_EQ(report["completed"], report["offered"]);
+  // The service could not see the requests come while it stood still; the kernel did.
+  service.signal(SIGTERM);
+  const std::string summary = service.read_rest();
+  const auto longest = summary.find("max ");
+  ASSERT_NE(longest, std::string::npos) << summary;
+  EXPECT_GT(std::stod(summary.substr(longest + 4)), 300);
+}
+
+TEST(Loopback, CountsTheRequestsOfADeadServiceAsErrors) {
+  std::string target;
+  {
+    Program service({"serve", "--listen", "127.0.0.1:0"});
+    target = address_of(service.read_line());
+  }
+  Program load({"load", "--target", target, "--rate", "20", "--seconds", "0.5", "--json", "-"});
+  const auto report = nlohmann::json::parse(load.read_rest());
+  EXPECT_EQ(load.wait(), 1);
+  EXPECT_EQ(report["completed"], 0);
+  EXPECT_EQ(report["errors"].get<int>() + report["dropped"].get<int>(), report["offered"].get<int>());
+  EXPECT_GT(report["errors"], 0);
+}
+
+TEST(Loopback, SpinReachesAnEasyRateAndEndsOnATerminationSignal) {
+  Program spin({"spin", "--rate", "50", "--work", "1", "--every-second", "--json", "-"});
+  usleep(1'200'000);
+  const auto before = steady_clock::now();
+  spin.signal(SIGTERM);
+  const auto report = nlohmann::json::parse(spin.read_rest());
+  EXPECT_EQ(spin.wait(), 0);
+  EXPECT_LT(steady_clock::now() - before, std::chrono::seconds(1));
+  EXPECT_GT(report["rate_achieved"], 35);
+  EXPECT_LT(report["rate_achieved"], 60);
+  EXPECT_EQ(report["command"], "spin");
+}
+
+TEST(Loopback, EndsWithStatusTwoOnWrongUsage) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {}, {"dance"}, {"serve", "--work"}, {"load", "--trace", "zigzag:1"}, {"serve", "--statsd", "nowhere"}};
+  for (const auto& args : wrong) {
+    EXPECT_EQ(Program(args).wait(), 2) << (args.empty() ? "" : args.back());
+  }
+}
+
+TEST(Loopback, PrintsHelpAndVersion) {
+  EXPECT_EQ(Program({"--version"}).read_line().substr(0, 15), "flash-workload ");
+  for (const char* command : {"serve", "load", "spin", "calibrate"}) {
+    Program help({command, "--help"});
+    EXPECT_EQ(help.read_line(), "usage: flash-workload " + std::string(command) + " [options]");
+    EXPECT_EQ(help.wait(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace flash

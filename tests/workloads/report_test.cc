@@ -1,0 +1,74 @@
+#include "workloads/report.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace flash {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(RunRecorder, PutsEachEventIntoItsSecond) {
+  RunRecorder recorder(0, nullptr);
+  recorder.offered(0.1);
+  recorder.offered(0.9);
+  recorder.completed(1.2, milliseconds(10));
+  recorder.failed(3.5);
+  const RunReport report = recorder.finish(3.6);
+  ASSERT_EQ(report.per_second.size(), 4U);
+  EXPECT_EQ(report.per_second[0].counts.offered, 2U);
+  EXPECT_EQ(report.per_second[1].counts.completed, 1U);
+  EXPECT_DOUBLE_EQ(report.per_second[1].p99_ms, 10);
+  EXPECT_EQ(report.per_second[2].counts.completed, 0U);
+  EXPECT_EQ(report.per_second[3].counts.errors, 1U);
+  EXPECT_EQ(report.counts.offered, 2U);
+}
+
+TEST(RunRecorder, CountsSlowFailedAndDroppedAgainstTheObjective) {
+  RunRecorder recorder(15, nullptr);
+  recorder.completed(0.1, milliseconds(15));
+  recorder.completed(0.2, milliseconds(16));
+  recorder.failed(0.3);
+  recorder.dropped(0.4);
+  EXPECT_EQ(recorder.finish(1).over_slo, 3U);
+}
+
+TEST(RunRecorder, WritesALinePerSecondWhereAsked) {
+  std::ostringstream lines;
+  RunRecorder recorder(0, &lines);
+  recorder.offered(0.5);
+  recorder.advance(2.0);
+  const std::string text = lines.str();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_NE(text.find("0 s  offered      1"), std::string::npos);
+}
+
+TEST(RunReport, HasTheKeysThatScriptsRead) {
+  RunRecorder recorder(5, nullptr);
+  recorder.offered(0.1);
+  recorder.completed(0.2, milliseconds(2));
+  RunReport report = recorder.finish(2);
+  report.command = "load";
+  const std::string json = report_json(report);
+  for (const char* key :
+       {"tool",       "version", "command", "target",       "trace",         "seconds", "offered",
+        "completed",  "errors",  "dropped", "rate_offered", "rate_achieved", "slo_ms",  "over_slo",
+        "latency_ms", "mean",    "p50",     "p90",          "p99",           "p999",    "max",
+        "per_second", "second",  "p50_ms",  "p99_ms",       "max_ms"}) {
+    EXPECT_NE(json.find("\"" + std::string(key) + "\":"), std::string::npos) << key;
+  }
+  EXPECT_NE(json.find("\"rate_achieved\": 0.5"), std::string::npos);
+}
+
+TEST(WriteText, SaysWhichFileCannotBeWritten) {
+  std::ostringstream out;
+  const auto error = write_text("/nonexistent/report.json", "{}", out);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->message, "cannot write /nonexistent/report.json");
+  EXPECT_FALSE(write_text("-", "{}", out).has_value());
+  EXPECT_EQ(out.str(), "{}");
+}
+
+}  // namespace
+}  // namespace flash

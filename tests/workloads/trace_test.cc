@@ -1,0 +1,105 @@
+#include "workloads/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace flash {
+namespace {
+
+Trace trace_of(std::string_view text) {
+  return std::get<Trace>(Trace::parse(text));
+}
+
+std::vector<double> arrivals(ArrivalSchedule schedule) {
+  std::vector<double> times;
+  while (const auto t = schedule.next()) {
+    times.push_back(*t);
+  }
+  return times;
+}
+
+TEST(Trace, StepHoldsLowThenHigh) {
+  const Trace trace = trace_of("step:10,60,5");
+  EXPECT_DOUBLE_EQ(trace.rate_at(0), 10);
+  EXPECT_DOUBLE_EQ(trace.rate_at(4.99), 10);
+  EXPECT_DOUBLE_EQ(trace.rate_at(5), 60);
+  EXPECT_DOUBLE_EQ(trace.rate_at(10), 10);
+  EXPECT_DOUBLE_EQ(trace.rate_at(17), 60);
+}
+
+TEST(Trace, SineStartsLowAndIsHighAfterHalfAPeriod) {
+  const Trace trace = trace_of("sine:10,60,20");
+  EXPECT_NEAR(trace.rate_at(0), 10, 1e-9);
+  EXPECT_NEAR(trace.rate_at(10), 60, 1e-9);
+  EXPECT_NEAR(trace.rate_at(5), 35, 1e-9);
+}
+
+TEST(Trace, IntegralIsThatOfTheRate) {
+  for (const char* text : {"flat:30", "step:10,60,3", "sine:5,80,7"}) {
+    const Trace trace = trace_of(text);
+    double sum = 0;
+    constexpr double kStep = 1e-3;
+    for (int i = 0; i < 20'000; ++i) {
+      sum += trace.rate_at((i + 0.5) * kStep) * kStep;
+    }
+    EXPECT_NEAR(trace.arrivals_until(20), sum, sum * 1e-3) << text;
+  }
+}
+
+TEST(Trace, RejectsUnknownKinds) {
+  EXPECT_EQ(std::get<UsageError>(Trace::parse("ramp:1,2,3")).message,
+            "unknown trace 'ramp'; known: flat:rate | step:low,high,hold_s | sine:low,high,period_s");
+}
+
+TEST(Trace, RejectsTooFewTooManyAndImpossibleParameters) {
+  for (const char* bad :
+       {"step", "step:", "step:1", "step:1,2", "step:1,2,3,4", "step:1,,3", "step:a,2,3", "step:-1,2,3",
+        "sine:1,2,0", "flat:1e9", "flat:2000000", "flat:nan", "step:1,2,3,"}) {
+    EXPECT_TRUE(std::holds_alternative<UsageError>(Trace::parse(bad))) << bad;
+  }
+}
+
+TEST(Trace, NamesTheParameterThatIsWrong) {
+  EXPECT_EQ(std::get<UsageError>(Trace::parse("step:1,x,3")).message,
+            "'x' is not a usable high in step:low,high,hold_s");
+}
+
+TEST(ArrivalSchedule, SpacesAFlatRateEvenly) {
+  const auto times = arrivals(ArrivalSchedule(trace_of("flat:4"), 2, Arrivals::Even, 1));
+  ASSERT_EQ(times.size(), 7U);  // the eighth would be at the end itself
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    EXPECT_NEAR(times[i], static_cast<double>(i + 1) / 4, 1e-6);
+  }
+}
+
+TEST(ArrivalSchedule, FollowsTheStep) {
+  const auto times = arrivals(ArrivalSchedule(trace_of("step:10,100,1"), 2, Arrivals::Even, 1));
+  const auto low = std::count_if(times.begin(), times.end(), [](double t) { return t < 1.0001; });
+  EXPECT_NEAR(static_cast<double>(low), 10, 1);
+  EXPECT_NEAR(static_cast<double>(times.size()) - static_cast<double>(low), 100, 1);
+}
+
+TEST(ArrivalSchedule, SkipsTimeWithoutLoad) {
+  const auto times = arrivals(ArrivalSchedule(trace_of("step:0,10,5"), 9.95, Arrivals::Even, 1));
+  ASSERT_FALSE(times.empty());
+  EXPECT_GE(times.front(), 5);
+  EXPECT_TRUE(arrivals(ArrivalSchedule(trace_of("flat:0"), 1e9, Arrivals::Even, 1)).empty());
+}
+
+TEST(ArrivalSchedule, PoissonKeepsTheMeanAndRepeatsForASeed) {
+  const Trace trace = trace_of("flat:100");
+  const auto first = arrivals(ArrivalSchedule(trace, 100, Arrivals::Poisson, 3));
+  EXPECT_NEAR(static_cast<double>(first.size()), 10'000, 400);  // four deviations
+  EXPECT_EQ(first, arrivals(ArrivalSchedule(trace, 100, Arrivals::Poisson, 3)));
+  EXPECT_NE(first, arrivals(ArrivalSchedule(trace, 100, Arrivals::Poisson, 4)));
+  double squares = 0;
+  for (std::size_t i = 1; i < first.size(); ++i) {
+    squares += std::pow(first[i] - first[i - 1], 2);
+  }
+  // An exponential gap of mean m has mean square 2 m^2; an even one m^2.
+  EXPECT_NEAR(squares / static_cast<double>(first.size()), 2e-4, 3e-5);
+}
+
+}  // namespace
+}  // namespace flash

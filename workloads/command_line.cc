@@ -1,0 +1,130 @@
+#include "workloads/command_line.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace flash {
+
+namespace {
+
+UsageError not_in_range(std::string_view text, const std::string& low, const std::string& high) {
+  return {"'" + std::string(text) + "' is not a number from " + low + " to " + high};
+}
+
+}  // namespace
+
+std::string number_text(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  return {text, end};
+}
+
+std::optional<double> parse_real(std::string_view text) {
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<std::uint64_t> parse_integer(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+Applied apply_options(std::span<const OptionRow> rows, std::span<const std::string_view> args) {
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    std::string_view name = args[i];
+    std::optional<std::string_view> value;
+    if (const auto equals = name.find('='); name.starts_with("--") && equals != std::string_view::npos) {
+      value = name.substr(equals + 1);
+      name = name.substr(0, equals);
+    }
+    const auto row =
+        std::find_if(rows.begin(), rows.end(), [&](const OptionRow& r) { return r.name == name; });
+    if (row == rows.end()) {
+      return UsageError{"unknown option '" + std::string(name) + "'"};
+    }
+    if (row->value.empty()) {
+      if (value) {
+        return UsageError{std::string(name) + " takes no value"};
+      }
+      value = "";
+    } else if (!value) {
+      if (i + 1 == args.size()) {
+        return UsageError{std::string(name) + " needs a value (" + std::string(row->value) + ")"};
+      }
+      value = args[++i];
+    }
+    if (auto error = row->apply(*value)) {
+      return UsageError{std::string(name) + ": " + error->message};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string describe_options(std::span<const OptionRow> rows) {
+  const auto left_side = [](const OptionRow& row) {
+    return "  " + std::string(row.name) + (row.value.empty() ? "" : " " + std::string(row.value));
+  };
+  std::size_t width = 0;
+  for (const auto& row : rows) {
+    width = std::max(width, left_side(row).size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string left = left_side(row);
+    left.resize(width + 2, ' ');
+    text += left + std::string(row.help) + "\n";
+  }
+  return text;
+}
+
+std::function<Applied(std::string_view)> integer_into(std::uint64_t& out, std::uint64_t low,
+                                                      std::uint64_t high) {
+  return [&out, low, high](std::string_view text) -> Applied {
+    const auto value = parse_integer(text);
+    if (!value || *value < low || *value > high) {
+      return not_in_range(text, std::to_string(low), std::to_string(high));
+    }
+    out = *value;
+    return std::nullopt;
+  };
+}
+
+std::function<Applied(std::string_view)> real_into(double& out, double low, double high) {
+  return [&out, low, high](std::string_view text) -> Applied {
+    const auto value = parse_real(text);
+    if (!value || *value < low || *value > high) {
+      return not_in_range(text, number_text(low), number_text(high));
+    }
+    out = *value;
+    return std::nullopt;
+  };
+}
+
+std::function<Applied(std::string_view)> text_into(std::string& out) {
+  return [&out](std::string_view text) -> Applied {
+    if (text.empty()) {
+      return UsageError{"is empty"};
+    }
+    out = text;
+    return std::nullopt;
+  };
+}
+
+std::function<Applied(std::string_view)> flag_into(bool& out) {
+  return [&out](std::string_view) -> Applied {
+    out = true;
+    return std::nullopt;
+  };
+}
+
+}  // namespace flash

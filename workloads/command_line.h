@@ -1,0 +1,67 @@
+// Purpose: the option table of flash-workload; one row per option gives parsing, range check and --help.
+// Ownership: rows hold references to the options they fill; the options outlive the rows.
+// Threads: none; used once at start.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace flash {
+
+/// The command line cannot be meant like this; the program says why and ends with status 2.
+struct UsageError {
+  std::string message;
+};
+
+template <class T>
+using Parsed = std::variant<T, UsageError>;
+
+using Applied = std::optional<UsageError>;  // nullopt: accepted
+
+struct OptionRow {
+  std::string_view name;   // "--work"
+  std::string_view value;  // "N" in the help; empty: a flag without value
+  std::string_view help;
+  std::function<Applied(std::string_view)> apply;
+};
+
+/// Applies "--name value" and "--name=value" in order; the last one wins.
+Applied apply_options(std::span<const OptionRow> rows, std::span<const std::string_view> args);
+
+/// One aligned line per option.
+std::string describe_options(std::span<const OptionRow> rows);
+
+/// The whole text as a finite decimal number, without exponent tricks or trailing characters.
+std::optional<double> parse_real(std::string_view text);
+/// The shortest spelling that reads back the same.
+std::string number_text(double value);
+std::optional<std::uint64_t> parse_integer(std::string_view text);
+
+// What a row does with its value. Ranges are inclusive.
+std::function<Applied(std::string_view)> integer_into(std::uint64_t& out, std::uint64_t low,
+                                                      std::uint64_t high);
+std::function<Applied(std::string_view)> real_into(double& out, double low, double high);
+std::function<Applied(std::string_view)> text_into(std::string& out);
+std::function<Applied(std::string_view)> flag_into(bool& out);
+
+/// A row for values that have a parser of their own.
+template <class T, class Out>
+std::function<Applied(std::string_view)> parsed_into(Out& out, Parsed<T> (*parse)(std::string_view)) {
+  return [&out, parse](std::string_view text) -> Applied {
+    Parsed<T> parsed = parse(text);
+    if (auto* error = std::get_if<UsageError>(&parsed)) {
+      return std::move(*error);
+    }
+    out = std::get<T>(std::move(parsed));
+    return std::nullopt;
+  };
+}
+
+}  // namespace flash

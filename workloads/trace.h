@@ -1,0 +1,66 @@
+// Purpose: a load trace (demanded requests per second over time) and the arrival times that follow from it.
+// Ownership: values. Threads: none; chance comes from an explicit seed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "workloads/command_line.h"
+
+namespace flash {
+
+struct TraceKind;
+
+/// A periodic rate curve. Kinds are rows of a table in trace.cc:
+///   flat:rate                constant
+///   step:low,high,hold_s     low for hold_s, high for hold_s, and again
+///   sine:low,high,period_s   a cosine that starts at low and is at high after half a period
+class Trace {
+ public:
+  /// Errors name the kind or the parameter that is wrong.
+  static Parsed<Trace> parse(std::string_view text);
+  static Trace flat(double rate);
+
+  double rate_at(double t_s) const;
+  /// Expected number of arrivals in [0, t_s]: the integral of the rate.
+  double arrivals_until(double t_s) const;
+  const std::string& text() const { return text_; }
+
+ private:
+  const TraceKind* kind_ = nullptr;
+  std::vector<double> parameters_;
+  std::string text_;
+};
+
+/// "30": a number alone is a constant rate.
+Parsed<Trace> parse_flat_rate(std::string_view text);
+
+/// "flat:rate | step:low,high,hold_s | ..." for --help.
+std::string describe_traces();
+
+enum class Arrivals { Even, Poisson };
+Parsed<Arrivals> parse_arrivals(std::string_view text);
+
+/// The times at which requests are meant to be sent, whatever became of those before (open loop). Even: the
+/// n-th arrival is where the integral of the rate reaches n; Poisson: its increments are exponential.
+class ArrivalSchedule {
+ public:
+  ArrivalSchedule(Trace trace, double seconds, Arrivals arrivals, std::uint64_t seed);
+
+  /// Seconds from the start; nullopt when the next arrival would be at or after the end.
+  std::optional<double> next();
+
+ private:
+  Trace trace_;
+  double seconds_;
+  Arrivals arrivals_;
+  std::mt19937_64 random_;
+  double last_s_ = 0;
+  double integral_ = 0;
+};
+
+}  // namespace flash
