@@ -135,7 +135,8 @@ json show(const std::optional<double>& field, double scale) {
   return field ? plain_number(*field / scale) : json(nullptr);
 }
 void assign(Duration& field, const json& v, double) {
-  field = from_seconds(v.get<double>());
+  // Rounded, not cut: 0.3 s read, shown and read again is the same.
+  field = Duration(std::llround(v.get<double>() * 1e9));
 }
 json show(const Duration& field, double) {
   return plain_number(seconds(field));

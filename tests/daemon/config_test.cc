@@ -82,6 +82,13 @@ TEST(Config, ShippedExampleIsValidAndMeansWhatItSays) {
   EXPECT_TRUE(std::isinf(frequency.frequency.max_khz));
 }
 
+TEST(Config, ShippedDefaultIsValidAndManagesNothing) {
+  const auto r = parse(read_file(source("daemon/flashd.json")));
+  ASSERT_TRUE(r) << r.errors.at(0);
+  EXPECT_EQ(r.config->loop.mode, Mode::Recommend);
+  EXPECT_THAT(r.config->rules, IsEmpty());
+}
+
 // The example shows every key, at its default wherever a default makes sense there.
 TEST(Config, EveryKeyIsInTheExample) {
   const auto example =
