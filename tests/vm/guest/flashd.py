@@ -44,8 +44,13 @@ def agent(path: str) -> dict:
     """All properties of one agent; Knobs as a dictionary by knob name."""
     seen = properties(path, AGENT)
     keys = ("name", "current", "original", "writable", "lease", "reason", "writes")
-    seen["Knobs"] = {row[0]: dict(zip(keys, row)) for row in seen["Knobs"]}
+    seen["Knobs"] = {row[0]: dict(zip(keys, map(_finite, row))) for row in seen["Knobs"]}
     return seen
+
+
+def _finite(value):
+    """busctl writes an infinite number, which JSON has not, as null."""
+    return float("inf") if value is None else value
 
 
 def agent_of(cgroup: str) -> dict:
