@@ -1,0 +1,152 @@
+#include "cli/agents.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+#include <limits>
+
+namespace flash::cli {
+namespace {
+
+using nlohmann::json;
+
+json as_is(const json& v) {
+  return v;
+}
+json as_time(const json& v) {
+  return v.is_number() ? time_json(v.get<std::uint64_t>()) : json();
+}
+json as_container(const json& v) {
+  json out = {{"runtime", ""}, {"id", ""}, {"name", ""}, {"pod_uid", ""}};
+  if (v.is_array() && v.size() == 4)
+    out = {{"runtime", v[0]}, {"id", v[1]}, {"name", v[2]}, {"pod_uid", v[3]}};
+  return out;
+}
+json as_knobs(const json& v) {
+  json out = json::object();
+  for (const auto& k : v)
+    out[k[0].get<std::string>()] = {{"current", number_json(k[1])},
+                                    {"original", number_json(k[2])},
+                                    {"writable", k[3]},
+                                    {"lease", k[4]},
+                                    {"reason", k[5]},
+                                    {"writes", k[6]}};
+  return out;
+}
+
+struct KeyRow {
+  const char* key;
+  const char* property;
+  json (*convert)(const json&);
+};
+constexpr std::array kAgentKeys = {
+    KeyRow{"name", "Name", as_is},
+    KeyRow{"task", "Task", as_is},
+    KeyRow{"target", "Target", as_is},
+    KeyRow{"cgroup", "Cgroup", as_is},
+    KeyRow{"unit", "Unit", as_is},
+    KeyRow{"container", "Container", as_container},
+    KeyRow{"cpus", "Cpus", as_is},
+    KeyRow{"owner", "Owner", as_is},
+    KeyRow{"application", "Application", as_is},
+    KeyRow{"rule", "Rule", as_is},
+    KeyRow{"mode", "Mode", as_is},
+    KeyRow{"stage", "Stage", as_is},
+    KeyRow{"stage_since", "StageSince", as_time},
+    KeyRow{"reward", "Reward", number_json},
+    KeyRow{"reward_mean", "RewardMean", number_json},
+    KeyRow{"reward_stddev", "RewardStdDev", number_json},
+    KeyRow{"episode", "Episode", as_is},
+    KeyRow{"step", "Step", as_is},
+    KeyRow{"controller", "Controller", as_is},
+    KeyRow{"controller_reason", "ControllerReason", as_is},
+    KeyRow{"held", "Held", as_is},
+    KeyRow{"held_until", "HeldUntil", as_time},
+    KeyRow{"hold_reason", "HoldReason", as_is},
+    KeyRow{"knobs", "Knobs", as_knobs},
+    KeyRow{"embedding", "Embedding", as_is},
+    KeyRow{"model_version", "ModelVersion", as_is},
+};
+
+constexpr const char* kProperties = "org.freedesktop.DBus.Properties";
+
+}  // namespace
+
+json number_json(const json& value) {
+  if (!value.is_number_float()) return value;
+  const double v = value.get<double>();
+  if (std::isnan(v)) return nullptr;
+  if (std::isinf(v)) return v > 0 ? "max" : "-max";
+  return v;
+}
+
+double number_of(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string() && value == "max") return std::numeric_limits<double>::infinity();
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+json time_json(std::uint64_t microseconds) {
+  if (microseconds == 0) return nullptr;
+  const auto seconds = static_cast<std::time_t>(microseconds / 1'000'000);
+  std::tm parts{};
+  char text[32];
+  if (!gmtime_r(&seconds, &parts) || std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+    return nullptr;
+  return text;
+}
+
+json agent_json(const std::string& path, const json& properties) {
+  json out = {{"path", path}};
+  for (const auto& row : kAgentKeys)
+    out[row.key] = row.convert(properties.contains(row.property) ? properties[row.property] : json());
+  return out;
+}
+
+json all_agents(BusClient& bus) {
+  const json objects =
+      bus.call(kManagerPath, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects").at(0);
+  std::vector<json> agents;
+  for (const auto& [path, interfaces] : objects.items())
+    if (interfaces.contains(kAgentInterface)) agents.push_back(agent_json(path, interfaces[kAgentInterface]));
+  std::sort(agents.begin(), agents.end(), [](const json& a, const json& b) {
+    for (const char* key : {"task", "target", "name"})
+      if (a[key] != b[key]) return a[key] < b[key];
+    return false;
+  });
+  return agents;
+}
+
+json one_agent(BusClient& bus, const std::string& target) {
+  const json found = bus.call(kManagerPath, kManagerInterface, "GetAgent", "s", target.c_str());
+  const std::string path = found.at(0).get<std::string>();
+  return agent_json(path, bus.call(path, kProperties, "GetAll", "s", kAgentInterface).at(0));
+}
+
+json daemon_status(BusClient& bus) {
+  const json p = bus.call(kManagerPath, kProperties, "GetAll", "s", kManagerInterface).at(0);
+  json degraded = json::array();
+  for (const auto& d : p.at("Degraded")) degraded.push_back({{"part", d[0]}, {"reason", d[1]}});
+  json stages = {{"initialized", 0}, {"offline", 0}, {"online", 0}, {"serving", 0}};
+  int agents = 0;
+  const json listed = bus.call(kManagerPath, kManagerInterface, "ListAgents").at(0);
+  for (const auto& a : listed) {
+    ++agents;
+    json& n = stages[a[4].get<std::string>()];
+    n = n.is_null() ? 1 : n.get<int>() + 1;
+  }
+  return {{"version", p.at("Version")},
+          {"mode", p.at("Mode")},
+          {"disabled", p.at("Disabled")},
+          {"disabled_reason", p.at("DisabledReason")},
+          {"learner", p.at("Learner")},
+          {"degraded", degraded},
+          {"period_s", p.at("PeriodUSec").get<double>() / 1e6},
+          {"ticks", p.at("Ticks")},
+          {"tick_us", p.at("TickUSec")},
+          {"agents", agents},
+          {"stages", stages}};
+}
+
+}  // namespace flash::cli

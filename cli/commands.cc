@@ -1,0 +1,455 @@
+#include "cli/commands.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/agents.h"
+#include "cli/bus_client.h"
+#include "cli/render.h"
+
+namespace flash::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint32_t kDefaultRewards = 20;
+constexpr std::uint32_t kSparkWidth = 30;
+
+std::string text_of(const json& value) {
+  return value.is_string() ? safe_text(value.get<std::string>()) : value.is_null() ? "-" : value.dump();
+}
+
+void print(const json& value) {
+  std::cout << value.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
+}
+
+Colour stage_colour(const std::string& stage) {
+  return stage == "serving" ? Colour::Green : stage == "online" ? Colour::Yellow : Colour::None;
+}
+
+std::string knobs_text(const json& agent) {
+  std::string out;
+  for (const auto& [name, knob] : agent["knobs"].items()) {
+    if (!out.empty()) out += ", ";
+    out += safe_text(name) + " " + knob_text(name, number_of(knob["current"]));
+    const std::string lease = knob["lease"].get<std::string>();
+    if (lease != "ours" && lease != "unclaimed") out += " (" + safe_text(lease) + ")";
+  }
+  return out.empty() ? "-" : out;
+}
+
+std::vector<std::vector<Cell>> agent_rows(const json& agents) {
+  std::vector<std::vector<Cell>> rows;
+  std::vector<Cell> head;
+  for (const char* title : {"TARGET", "TASK", "MODE", "STAGE", "CONTROLLER", "REWARD", "MEAN", "KNOBS"})
+    head.push_back({title, Colour::Bold});
+  rows.push_back(head);
+  for (const auto& a : agents) {
+    const bool held = a["held"] == true;
+    rows.push_back({{text_of(a["target"])},
+                    {text_of(a["task"])},
+                    {held ? "held" : text_of(a["mode"]), held ? Colour::Yellow : Colour::None},
+                    {text_of(a["stage"]), stage_colour(text_of(a["stage"]))},
+                    {text_of(a["controller"]), a["controller"] == "learned" ? Colour::Green : Colour::None},
+                    {number_text(number_of(a["reward"]))},
+                    {number_text(number_of(a["reward_mean"]))},
+                    {knobs_text(a)}});
+  }
+  return rows;
+}
+
+Exit print_status(BusClient& bus, const Invocation& i, const Style& style) {
+  const json s = daemon_status(bus);
+  if (i.json) {
+    print(s);
+    return Exit::Ok;
+  }
+  const bool disabled = s["disabled"] == true;
+  std::vector<std::vector<Cell>> rows = {
+      {{"flashd"}, {text_of(s["version"])}},
+      {{"mode"},
+       {disabled ? "disabled: " + text_of(s["disabled_reason"]) : text_of(s["mode"]),
+        disabled ? Colour::Red : Colour::None}},
+      {{"learner"}, {text_of(s["learner"])}},
+  };
+  char text[128];
+  std::snprintf(text, sizeof text, "%llu, every %g s, the last took %llu us",
+                static_cast<unsigned long long>(s["ticks"].get<std::uint64_t>()), s["period_s"].get<double>(),
+                static_cast<unsigned long long>(s["tick_us"].get<std::uint64_t>()));
+  rows.push_back({{"ticks"}, {text}});
+  std::string agents = std::to_string(s["agents"].get<int>());
+  for (const auto& [stage, n] : s["stages"].items())
+    if (n != 0) agents += ", " + n.dump() + " " + safe_text(stage);
+  rows.push_back({{"agents"}, {agents}});
+  for (const auto& d : s["degraded"])
+    rows.push_back({{"degraded"}, {text_of(d["part"]) + ": " + text_of(d["reason"]), Colour::Yellow}});
+  std::cout << table(style, rows);
+  return Exit::Ok;
+}
+
+Exit print_agents(BusClient& bus, const Invocation& i, const Style& style) {
+  const json agents = all_agents(bus);
+  if (i.json)
+    print(agents);
+  else if (agents.empty())
+    std::cout << "No agents: no rule selects a target that exists.\n";
+  else
+    std::cout << table(style, agent_rows(agents));
+  return Exit::Ok;
+}
+
+Exit print_agent(BusClient& bus, const Invocation& i, const Style& style) {
+  const json a = one_agent(bus, i.arguments[0]);
+  if (i.json) {
+    print(a);
+    return Exit::Ok;
+  }
+  std::vector<std::vector<Cell>> rows;
+  for (const char* key : {"target", "name", "task", "application", "rule", "cgroup", "unit", "owner", "mode"})
+    if (a[key] != "") rows.push_back({{key}, {text_of(a[key])}});
+  const json& container = a["container"];
+  if (container["runtime"] != "")
+    rows.push_back({{"container"},
+                    {text_of(container["runtime"]) + " " + text_of(container["name"]) + " " +
+                     text_of(container["id"])}});
+  if (!a["cpus"].empty()) rows.push_back({{"cpus"}, {a["cpus"].dump()}});
+  rows.push_back(
+      {{"stage"},
+       {text_of(a["stage"]) + " since " + text_of(a["stage_since"]), stage_colour(text_of(a["stage"]))}});
+  const std::string reason = text_of(a["controller_reason"]);
+  rows.push_back({{"controller"}, {text_of(a["controller"]) + (reason.empty() ? "" : ": " + reason)}});
+  rows.push_back({{"episode"}, {a["episode"].dump() + ", step " + a["step"].dump()}});
+  rows.push_back(
+      {{"reward"},
+       {number_text(number_of(a["reward"])) + " (mean " + number_text(number_of(a["reward_mean"])) +
+        ", deviation " + number_text(number_of(a["reward_stddev"])) + ")"}});
+  if (a["held"] == true)
+    rows.push_back({{"held"},
+                    {(a["held_until"].is_null() ? "until released" : "until " + text_of(a["held_until"])) +
+                         ": " + text_of(a["hold_reason"]),
+                     Colour::Yellow}});
+  for (const auto& [name, k] : a["knobs"].items()) {
+    std::string text = knob_text(name, number_of(k["current"])) + ", originally " +
+                       knob_text(name, number_of(k["original"])) + ", " + text_of(k["lease"]) + ", " +
+                       k["writes"].dump() + " writes";
+    if (k["writable"] != true) text += ", not writable";
+    if (k["reason"] != "") text += ": " + text_of(k["reason"]);
+    rows.push_back({{safe_text(name)}, {text, k["writable"] == true ? Colour::None : Colour::Yellow}});
+  }
+  if (a["model_version"] != 0)
+    rows.push_back({{"model"},
+                    {a["model_version"].dump() + ", embedding of " + std::to_string(a["embedding"].size()) +
+                     " numbers"}});
+  std::cout << table(style, rows);
+  return Exit::Ok;
+}
+
+std::vector<double> rewards_of(BusClient& bus, const json& agent, std::uint32_t n) {
+  std::vector<double> out;
+  const json answer = bus.call(agent["path"].get<std::string>(), kAgentInterface, "GetRewards", "u", n);
+  for (const auto& r : answer.at(0)) out.push_back(number_of(r));
+  return out;
+}
+
+json rewards_json(const std::vector<double>& rewards) {
+  json out = json::array();
+  for (double r : rewards) out.push_back(number_json(r));
+  return out;
+}
+
+Exit print_rewards(BusClient& bus, const Invocation& i, const Style& style) {
+  const json a = one_agent(bus, i.arguments[0]);
+  const auto rewards = rewards_of(bus, a, i.lines_given ? i.lines : kDefaultRewards);
+  if (i.json) {
+    print({{"name", a["name"]},
+           {"target", a["target"]},
+           {"rewards", rewards_json(rewards)},
+           {"reward_mean", a["reward_mean"]},
+           {"reward_stddev", a["reward_stddev"]}});
+    return Exit::Ok;
+  }
+  for (double r : rewards) std::cout << number_text(r) << '\n';
+  std::cout << sparkline(style, rewards) << "  mean " << number_text(number_of(a["reward_mean"]))
+            << ", deviation " << number_text(number_of(a["reward_stddev"]))
+            << " of those that may be trusted\n";
+  return Exit::Ok;
+}
+
+std::size_t terminal(bool rows, std::size_t otherwise) {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return otherwise;
+  const std::size_t n = rows ? size.ws_row : size.ws_col;
+  return n > 0 ? n : otherwise;
+}
+
+Exit print_why(BusClient& bus, const Invocation& i, const Style& style) {
+  const json a = one_agent(bus, i.arguments[0]);
+  const json answer =
+      bus.call(a["path"].get<std::string>(), kAgentInterface, "Why", "u", i.lines_given ? i.lines : 1u);
+  const json& decisions = answer.at(0);
+  if (i.json) {
+    json list = json::array();
+    for (const auto& d : decisions) list.push_back(json::parse(d.get<std::string>(), nullptr, false));
+    print({{"name", a["name"]}, {"target", a["target"]}, {"decisions", list}});
+    return Exit::Ok;
+  }
+  std::cout << paint(style, Colour::Bold, text_of(a["target"])) << " (" << text_of(a["task"]) << ", mode "
+            << text_of(a["mode"]) << ", stage " << text_of(a["stage"]) << ")\n";
+  if (decisions.empty()) std::cout << "No decision yet.\n";
+  for (const auto& d : decisions) std::cout << decision_text(d.get<std::string>(), terminal(false, 100));
+  return Exit::Ok;
+}
+
+// -- watch --------------------------------------------------------------------------------------------------
+
+/// SIGINT and SIGTERM end the wait instead of the process, so that the cursor comes back.
+class Interrupts {
+ public:
+  Interrupts() {
+    sigemptyset(&set_);
+    for (int s : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&set_, s);
+    sigprocmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~Interrupts() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  /// False when the user wants to end.
+  bool sleep(double seconds) {
+    timespec time{};
+    time.tv_sec = static_cast<std::time_t>(seconds);
+    time.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);
+    const int s = sigtimedwait(&set_, nullptr, &time);
+    return s < 0 || s == SIGWINCH;
+  }
+
+ private:
+  sigset_t set_{}, before_{};
+};
+
+std::string watch_text(const json& status, const json& agents, const json& recent, const Style& style,
+                       std::size_t height) {
+  const std::time_t now = std::time(nullptr);
+  char clock[32] = "";
+  std::tm parts{};
+  if (localtime_r(&now, &parts)) std::strftime(clock, sizeof clock, "%H:%M:%S", &parts);
+  const bool disabled = status["disabled"] == true;
+  std::string out = paint(style, Colour::Bold, "flashd " + text_of(status["version"])) + "  " + clock +
+                    "  mode " + text_of(status["mode"]) + "  learner " + text_of(status["learner"]) +
+                    "  tick " + status["ticks"].dump() + " (" + status["tick_us"].dump() + " us)\n";
+  if (disabled) out += paint(style, Colour::Red, "disabled: " + text_of(status["disabled_reason"])) + "\n";
+  for (const auto& d : status["degraded"])
+    out += paint(style, Colour::Yellow, text_of(d["part"]) + ": " + text_of(d["reason"])) + "\n";
+  out += "\n";
+  auto rows = agent_rows(agents);
+  rows[0].insert(rows[0].begin() + 7, Cell{"REWARDS", Colour::Bold});
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    std::vector<double> values;
+    for (const auto& r : recent[i - 1]) values.push_back(number_of(r));
+    rows[i].insert(rows[i].begin() + 7, Cell{sparkline(style, values), Colour::None});
+  }
+  out += table(style, rows);
+  if (rows.size() - 1 < status["agents"].get<std::size_t>() && height > 0)
+    out += "... and " + std::to_string(status["agents"].get<std::size_t>() - (rows.size() - 1)) + " more\n";
+  return out;
+}
+
+Exit watch(BusClient& bus, const Invocation& i, const Style& style) {
+  const bool live = isatty(STDOUT_FILENO) && !i.json;
+  Interrupts interrupts;
+  struct Cursor {
+    bool live;
+    explicit Cursor(bool on) : live(on) {
+      if (live) std::cout << "\x1b[?25l" << std::flush;
+    }
+    ~Cursor() {
+      if (live) std::cout << "\x1b[?25h" << std::flush;
+    }
+  } cursor(live);
+  for (std::uint64_t n = 1;; ++n) {
+    const json status = daemon_status(bus);
+    json agents = all_agents(bus);
+    // Heading, degraded parts, blank line, column titles, "... and more".
+    const std::size_t height = live ? terminal(true, 24) : 0;
+    const std::size_t taken = 5 + status["degraded"].size() + (status["disabled"] == true ? 1 : 0);
+    if (live && agents.size() + taken > height) {
+      const std::size_t room = height > taken ? height - taken : 1;
+      agents.erase(agents.begin() + static_cast<std::ptrdiff_t>(room), agents.end());
+    }
+    json recent = json::array();
+    for (auto& a : agents) {
+      try {
+        recent.push_back(rewards_json(rewards_of(bus, a, kSparkWidth)));
+      } catch (const CliError& e) {
+        if (e.code() != Exit::NoSuchTarget) throw;
+        recent.push_back(json::array());  // the target went away since it was listed
+      }
+    }
+    if (i.json) {
+      for (std::size_t k = 0; k < agents.size(); ++k) agents[k]["recent_rewards"] = recent[k];
+      const json line = {{"time", time_json(static_cast<std::uint64_t>(std::time(nullptr)) * 1'000'000)},
+                         {"status", status},
+                         {"agents", agents}};
+      std::cout << line.dump(-1, ' ', false, json::error_handler_t::replace) << '\n' << std::flush;
+    } else {
+      const std::string text = watch_text(status, agents, recent, style, height);
+      std::cout << (live ? "\x1b[H\x1b[J" : n > 1 ? "\n" : "") << text << std::flush;
+    }
+    if (!std::cout) return Exit::Failure;  // the reader of a pipe went away
+    if (i.count != 0 && n >= i.count) return Exit::Ok;
+    if (!interrupts.sleep(i.interval_s)) return Exit::Ok;
+  }
+}
+
+// -- changes -----------------------------------------------------------------------------------------------
+
+Exit done(const Invocation& i, json result, const std::string& words) {
+  if (i.json) {
+    result["ok"] = true;
+    print(result);
+  } else {
+    std::cout << words << '\n';
+  }
+  return Exit::Ok;
+}
+
+std::string who(const std::string& target) {
+  return target.empty() ? "all targets" : safe_text(target);
+}
+
+Exit set_mode(BusClient& bus, const Invocation& i, const Style&) {
+  const std::string target = i.arguments.size() == 2 ? i.arguments[0] : "";
+  const std::string mode = i.arguments.back();
+  bus.change("SetMode", "ss", target.c_str(), mode.c_str());
+  return done(i, {{"target", target}, {"mode", mode}},
+              "Mode of " + (target.empty() ? "flashd" : who(target)) + " is now " + safe_text(mode) + ".");
+}
+
+Exit hold(BusClient& bus, const Invocation& i, const Style&) {
+  const std::string target = i.all ? "" : i.arguments[0];
+  bus.change("Hold", "sts", target.c_str(), i.hold_s, i.reason.c_str());
+  return done(i, {{"target", target}, {"seconds", i.hold_s}, {"reason", i.reason}},
+              "Hands off " + who(target) +
+                  (i.hold_s ? " for " + std::to_string(i.hold_s) + " s." : " until released."));
+}
+
+Exit release(BusClient& bus, const Invocation& i, const Style&) {
+  const std::string target = i.all ? "" : i.arguments[0];
+  bus.change("Release", "s", target.c_str());
+  return done(i, {{"target", target}}, "Released " + who(target) + ".");
+}
+
+Exit disable(BusClient& bus, const Invocation& i, const Style& style) {
+  const json answer = bus.change("Disable", "s", i.reason.c_str());
+  const bool complete = answer.at(0).get<bool>();
+  json items = json::array();
+  for (const auto& k : answer.at(1))
+    items.push_back({{"knob", k[0]}, {"target", k[1]}, {"restored", k[2]}, {"message", k[3]}});
+  if (i.json) {
+    print({{"ok", complete}, {"complete", complete}, {"items", items}});
+  } else {
+    for (const auto& k : items)
+      std::cout << text_of(k["target"]) << ' ' << text_of(k["knob"]) << ": "
+                << (k["restored"] == true ? "restored" : paint(style, Colour::Red, "NOT restored"))
+                << (k["message"] == "" ? "" : " (" + text_of(k["message"]) + ")") << '\n';
+    std::cout << (complete ? "Disabled: every setting is back at its original value.\n"
+                           : "Disabled, but not every setting is back.\n");
+  }
+  return complete ? Exit::Ok : Exit::Failure;
+}
+
+Exit enable(BusClient& bus, const Invocation& i, const Style&) {
+  bus.change("Enable");
+  return done(i, json::object(), "Enabled.");
+}
+
+Exit reload(BusClient& bus, const Invocation& i, const Style&) {
+  bus.change("Reload");
+  return done(i, json::object(), "The configuration was read again.");
+}
+
+Exit verify(BusClient& bus, const Invocation& i, const Style&) {
+  const json answer = bus.call(kManagerPath, kManagerInterface, "Verify");
+  const json& differences = answer.at(0);
+  if (i.json) {
+    print({{"ok", differences.empty()}, {"differences", differences}});
+  } else {
+    for (const auto& line : differences) std::cout << text_of(line) << '\n';
+    if (differences.empty()) std::cout << "What is in force is what was written.\n";
+  }
+  return differences.empty() ? Exit::Ok : Exit::Different;
+}
+
+/// flashctl knows no parser: flashd checks its own configuration.
+Exit check_config(const Invocation& i) {
+  std::vector<std::string> words = {"flashd", "--check-config"};
+  if (i.arguments.size() == 2) words.insert(words.end(), {"--config", i.arguments[1]});
+  if (i.json) words.emplace_back("--json");
+  std::vector<char*> argv;
+  for (auto& w : words) argv.push_back(w.data());
+  argv.push_back(nullptr);
+  // Beside flashctl (a build folder), then where packages put it (not in every user's PATH), then PATH.
+  char self[4096];
+  std::vector<std::string> places;
+  if (const ssize_t n = readlink("/proc/self/exe", self, sizeof self); n > 0) {
+    const std::string path(self, static_cast<std::size_t>(n));
+    const std::string folder = path.substr(0, path.rfind('/'));
+    places = {folder + "/flashd", folder + "/../sbin/flashd"};
+  }
+  for (const auto& place : places) execv(place.c_str(), argv.data());
+  execvp("flashd", argv.data());
+  throw CliError(Exit::Failure, "flashctl.NoFlashd",
+                 std::string("flashd cannot be started: ") + std::strerror(errno));
+}
+
+struct Action {
+  Command command;
+  Exit (*run)(BusClient&, const Invocation&, const Style&);
+};
+constexpr std::array kActions = {
+    Action{Command::Status, print_status}, Action{Command::Agents, print_agents},
+    Action{Command::Show, print_agent},    Action{Command::Rewards, print_rewards},
+    Action{Command::Why, print_why},       Action{Command::Watch, watch},
+    Action{Command::Mode, set_mode},       Action{Command::Hold, hold},
+    Action{Command::Release, release},     Action{Command::Disable, disable},
+    Action{Command::Enable, enable},       Action{Command::Verify, verify},
+    Action{Command::Reload, reload},
+};
+
+}  // namespace
+
+std::string decision_text(std::string_view text, std::size_t width) {
+  const json d = json::parse(text, nullptr, false);
+  if (d.is_discarded()) return "  (flashd's answer is not JSON)\n";
+  if (!d.is_object() || !d.contains("words") || !d["words"].is_string()) return d.dump(2) + "\n";
+  std::string out;
+  std::string_view words = d["words"].get_ref<const std::string&>();
+  while (!words.empty()) {
+    const auto end = words.find('\n');
+    out += wrapped(safe_text(words.substr(0, end)), width, "  ");
+    words.remove_prefix(end == std::string_view::npos ? words.size() : end + 1);
+  }
+  return out;
+}
+
+Exit run(const Invocation& i) {
+  if (i.command->command == Command::Config) return check_config(i);
+  const Style style = style_of_stdout();
+  BusClient bus(i.address);
+  for (const auto& action : kActions)
+    if (action.command == i.command->command) return action.run(bus, i, style);
+  return Exit::Usage;
+}
+
+}  // namespace flash::cli
