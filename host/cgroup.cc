@@ -14,7 +14,7 @@ using Buffer = std::array<char, kBufferSize>;
 
 struct Cgroup::FileName {
   File file;
-  Controller controller;
+  CgroupController controller;
   const char* v2;
   const char* v1;
   const char* v1_older = nullptr;  // used where v1 is absent
@@ -23,7 +23,7 @@ struct Cgroup::FileName {
 Cgroup::Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode)
     : path_(std::move(path)), inode_(inode) {
   for (std::size_t i = 0; i < kControllerCount; ++i) {
-    const auto c = static_cast<Controller>(i);
+    const auto c = static_cast<CgroupController>(i);
     versions_[i] = layout.version(c);
     directories_[i] = layout.directory(c, path_);
   }
@@ -44,22 +44,22 @@ Result<Cgroup> Cgroup::open(const CgroupLayout& layout, std::string path) {
 void Cgroup::open_missing() {
   // memory.stat of v1: blkio's recursive counters exist since 4.20; without them a parent's own I/O is shown.
   static constexpr FileName kFiles[] = {
-      {File::CpuStat, Controller::Cpu, "cpu.stat", "cpu.stat"},
-      {File::CpuLimit, Controller::Cpu, "cpu.max", "cpu.cfs_quota_us"},
-      {File::CpuPeriod, Controller::Cpu, nullptr, "cpu.cfs_period_us"},
-      {File::CpuUsage, Controller::CpuAcct, nullptr, "cpuacct.usage"},
-      {File::MemoryUsage, Controller::Memory, "memory.current", "memory.usage_in_bytes"},
-      {File::MemoryHigh, Controller::Memory, "memory.high", nullptr},
-      {File::MemoryMax, Controller::Memory, "memory.max", "memory.limit_in_bytes"},
-      {File::MemoryStat, Controller::Memory, "memory.stat", "memory.stat"},
-      {File::MemoryEvents, Controller::Memory, "memory.events", "memory.oom_control"},
-      {File::MemoryFailures, Controller::Memory, nullptr, "memory.failcnt"},
-      {File::Io, Controller::Io, "io.stat", "blkio.throttle.io_service_bytes_recursive",
+      {File::CpuStat, CgroupController::Cpu, "cpu.stat", "cpu.stat"},
+      {File::CpuLimit, CgroupController::Cpu, "cpu.max", "cpu.cfs_quota_us"},
+      {File::CpuPeriod, CgroupController::Cpu, nullptr, "cpu.cfs_period_us"},
+      {File::CpuUsage, CgroupController::CpuAcct, nullptr, "cpuacct.usage"},
+      {File::MemoryUsage, CgroupController::Memory, "memory.current", "memory.usage_in_bytes"},
+      {File::MemoryHigh, CgroupController::Memory, "memory.high", nullptr},
+      {File::MemoryMax, CgroupController::Memory, "memory.max", "memory.limit_in_bytes"},
+      {File::MemoryStat, CgroupController::Memory, "memory.stat", "memory.stat"},
+      {File::MemoryEvents, CgroupController::Memory, "memory.events", "memory.oom_control"},
+      {File::MemoryFailures, CgroupController::Memory, nullptr, "memory.failcnt"},
+      {File::Io, CgroupController::Io, "io.stat", "blkio.throttle.io_service_bytes_recursive",
        "blkio.throttle.io_service_bytes"},
-      {File::Pids, Controller::Pids, "pids.current", "pids.current"},
-      {File::CpuPressure, Controller::Pressure, "cpu.pressure", nullptr},
-      {File::MemoryPressure, Controller::Pressure, "memory.pressure", nullptr},
-      {File::IoPressure, Controller::Pressure, "io.pressure", nullptr},
+      {File::Pids, CgroupController::Pids, "pids.current", "pids.current"},
+      {File::CpuPressure, CgroupController::Pressure, "cpu.pressure", nullptr},
+      {File::MemoryPressure, CgroupController::Pressure, "memory.pressure", nullptr},
+      {File::IoPressure, CgroupController::Pressure, "io.pressure", nullptr},
   };
   for (const auto& row : kFiles) {
     auto& kept = files_[static_cast<std::size_t>(row.file)];
@@ -83,7 +83,7 @@ Result<std::string_view> Cgroup::read(File file, std::span<char> buffer) const {
 
 Result<CpuStat> Cgroup::cpu_stat() const {
   Buffer buffer;
-  const bool is_v2 = v2(Controller::Cpu);
+  const bool is_v2 = v2(CgroupController::Cpu);
   FLASH_TRY(const auto text, read(File::CpuStat, buffer));
   CpuStat stat;
   std::uint64_t throttled = 0;
@@ -107,7 +107,7 @@ Result<CpuStat> Cgroup::cpu_stat() const {
 Result<double> Cgroup::cpu_limit() const {
   Buffer buffer;
   FLASH_TRY(const auto text, read(File::CpuLimit, buffer));
-  if (v2(Controller::Cpu)) return parse_cpu_max(text);
+  if (v2(CgroupController::Cpu)) return parse_cpu_max(text);
   std::array<char, 64> period_buffer;
   FLASH_TRY(const auto period, read(File::CpuPeriod, period_buffer));
   return parse_cfs_limit(text, period);
@@ -122,7 +122,7 @@ Result<std::uint64_t> Cgroup::memory_usage() const {
 Result<double> Cgroup::memory_limit() const {
   Buffer buffer;
   FLASH_TRY(const auto text, read(File::MemoryMax, buffer));
-  if (!v2(Controller::Memory)) return parse_limit_v1(text);
+  if (!v2(CgroupController::Memory)) return parse_limit_v1(text);
   FLASH_TRY(const auto max, parse_limit_v2(text));
   FLASH_TRY(const auto high_text, read(File::MemoryHigh, buffer));
   FLASH_TRY(const auto high, parse_limit_v2(high_text));
@@ -133,14 +133,14 @@ Result<std::uint64_t> Cgroup::inactive_file() const {
   Buffer buffer;
   FLASH_TRY(const auto text, read(File::MemoryStat, buffer));
   // v1: usage_in_bytes counts the whole subtree, so must this.
-  return parse_stat_key(text, v2(Controller::Memory) ? "inactive_file" : "total_inactive_file");
+  return parse_stat_key(text, v2(CgroupController::Memory) ? "inactive_file" : "total_inactive_file");
 }
 
 Result<MemoryEvents> Cgroup::memory_events() const {
   Buffer buffer;
   FLASH_TRY(const auto text, read(File::MemoryEvents, buffer));
   MemoryEvents events;
-  if (v2(Controller::Memory)) {
+  if (v2(CgroupController::Memory)) {
     KeyField fields[] = {{"high", &events.limit_hits}, {"oom_kill", &events.oom_kills}};
     FLASH_CHECK(parse_flat_keyed(text, fields));
     return events;
@@ -155,7 +155,7 @@ Result<MemoryEvents> Cgroup::memory_events() const {
 Result<IoBytes> Cgroup::io_bytes() const {
   Buffer buffer;
   FLASH_TRY(const auto text, read(File::Io, buffer));
-  return v2(Controller::Io) ? parse_io_stat(text) : parse_blkio_bytes(text);
+  return v2(CgroupController::Io) ? parse_io_stat(text) : parse_blkio_bytes(text);
 }
 
 Result<std::uint64_t> Cgroup::pids() const {

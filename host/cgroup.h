@@ -87,7 +87,7 @@ class Cgroup {
   struct FileName;
 
   Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode);
-  bool v2(Controller c) const { return versions_[static_cast<std::size_t>(c)] == CgroupVersion::V2; }
+  bool v2(CgroupController c) const { return versions_[static_cast<std::size_t>(c)] == CgroupVersion::V2; }
   Result<std::string_view> read(File file, std::span<char> buffer) const;
   Result<PressureTotals> pressure(File file) const;
 

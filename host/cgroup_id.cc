@@ -163,7 +163,7 @@ std::optional<std::string> docker_name(std::string_view json) {
 CgroupIdentifier::CgroupIdentifier(const HostRoot& root, const CgroupLayout& layout)
     : root_(root), systemd_running_(exists(root.path("/run/systemd/system"))) {
   // cgroupfs v1 takes the attributes only where systemd has its own hierarchy; hybrid hosts mirror it in v2.
-  delegation_mount_ = layout.mount(Controller::Pressure);
+  delegation_mount_ = layout.mount(CgroupController::Pressure);
   if (delegation_mount_.empty()) delegation_mount_ = layout.reference_mount();
 }
 

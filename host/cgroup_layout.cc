@@ -12,19 +12,19 @@ namespace flash {
 namespace {
 
 struct ControllerName {
-  Controller controller;
+  CgroupController controller;
   std::string_view v1;  // as mount option and as mount point
   std::string_view v2;  // in cgroup.controllers; "" = in every v2 cgroup
 };
 constexpr std::array<ControllerName, kControllerCount> kNames = {{
-    {Controller::Cpu, "cpu", "cpu"},
-    {Controller::CpuAcct, "cpuacct", ""},
-    {Controller::Memory, "memory", "memory"},
-    {Controller::Io, "blkio", "io"},
-    {Controller::Pids, "pids", "pids"},
-    {Controller::CpuSet, "cpuset", "cpuset"},
-    {Controller::Freezer, "freezer", ""},
-    {Controller::Pressure, "", ""},
+    {CgroupController::Cpu, "cpu", "cpu"},
+    {CgroupController::CpuAcct, "cpuacct", ""},
+    {CgroupController::Memory, "memory", "memory"},
+    {CgroupController::Io, "blkio", "io"},
+    {CgroupController::Pids, "pids", "pids"},
+    {CgroupController::CpuSet, "cpuset", "cpuset"},
+    {CgroupController::Freezer, "freezer", ""},
+    {CgroupController::Pressure, "", ""},
 }};
 
 struct Hierarchy {
@@ -116,7 +116,7 @@ Result<CgroupLayout> CgroupLayout::detect(const HostRoot& root) {
         place = {CgroupVersion::V2, h.directory};
     }
   }
-  for (const auto c : {Controller::Cpu, Controller::Memory, Controller::Pressure}) {
+  for (const auto c : {CgroupController::Cpu, CgroupController::Memory, CgroupController::Pressure}) {
     if (layout.version(c) == CgroupVersion::None) continue;
     layout.reference_ = c;
     break;
@@ -129,7 +129,7 @@ Result<CgroupLayout> CgroupLayout::detect(const HostRoot& root) {
   return layout;
 }
 
-std::string CgroupLayout::directory(Controller c, std::string_view cgroup) const {
+std::string CgroupLayout::directory(CgroupController c, std::string_view cgroup) const {
   const auto& base = mount(c);
   if (base.empty()) return {};
   while (!cgroup.empty() && cgroup.front() == '/') cgroup.remove_prefix(1);

@@ -15,7 +15,7 @@ namespace flash {
 
 enum class CgroupVersion : std::uint8_t { None, V1, V2 };
 
-enum class Controller : std::uint8_t {
+enum class CgroupController : std::uint8_t {
   Cpu,
   CpuAcct,  // v1 only; on v2 part of every cgroup's cpu.stat
   Memory,
@@ -25,7 +25,7 @@ enum class Controller : std::uint8_t {
   Freezer,   // v2: part of the core
   Pressure,  // PSI per cgroup: a v2 mount, with or without controllers
 };
-inline constexpr std::size_t kControllerCount = static_cast<std::size_t>(Controller::Pressure) + 1;
+inline constexpr std::size_t kControllerCount = static_cast<std::size_t>(CgroupController::Pressure) + 1;
 
 class CgroupLayout {
  public:
@@ -33,17 +33,17 @@ class CgroupLayout {
   /// sys/fs/cgroup/cgroup.controllers means v2, else the folders found there. ENOENT: no cgroups at all.
   static Result<CgroupLayout> detect(const HostRoot& root);
 
-  CgroupVersion version(Controller c) const { return at(c).version; }
+  CgroupVersion version(CgroupController c) const { return at(c).version; }
   /// The mount's directory, without trailing slash. Empty if no hierarchy has the controller.
-  const std::string& mount(Controller c) const { return at(c).mount; }
+  const std::string& mount(CgroupController c) const { return at(c).mount; }
   /// Directory of a cgroup ("/system.slice/a.service", or "/" itself). Empty if there is no hierarchy.
-  std::string directory(Controller c, std::string_view cgroup) const;
+  std::string directory(CgroupController c, std::string_view cgroup) const;
 
   /// Every controller on v2: the only layout in which one directory is the whole cgroup.
   bool unified() const { return unified_; }
   /// The hierarchy that stands for the cgroup: its directories are watched and their inodes are the targets'
   /// identity. v2: the unified one; v1: cpu, else memory.
-  Controller reference() const { return reference_; }
+  CgroupController reference() const { return reference_; }
   const std::string& reference_mount() const { return mount(reference_); }
   /// "cgroup v2" or "cgroup v1: cpu, cpuacct, ...", for status lines.
   std::string describe() const;
@@ -53,11 +53,11 @@ class CgroupLayout {
     CgroupVersion version = CgroupVersion::None;
     std::string mount;
   };
-  const Place& at(Controller c) const { return places_[static_cast<std::size_t>(c)]; }
-  Place& at(Controller c) { return places_[static_cast<std::size_t>(c)]; }
+  const Place& at(CgroupController c) const { return places_[static_cast<std::size_t>(c)]; }
+  Place& at(CgroupController c) { return places_[static_cast<std::size_t>(c)]; }
 
   std::array<Place, kControllerCount> places_;
-  Controller reference_ = Controller::Cpu;
+  CgroupController reference_ = CgroupController::Cpu;
   bool unified_ = false;
 };
 

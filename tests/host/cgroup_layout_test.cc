@@ -12,9 +12,10 @@ TEST(CgroupLayout, TakesATreeWithControllersForUnified) {
   const auto layout = host.layout();
   ASSERT_TRUE(layout);
   EXPECT_TRUE(layout->unified());
-  EXPECT_EQ(layout->version(Controller::Memory), CgroupVersion::V2);
-  EXPECT_EQ(layout->directory(Controller::Cpu, "/a.slice/"), host.path().string() + "/sys/fs/cgroup/a.slice");
-  EXPECT_EQ(layout->directory(Controller::Cpu, "/"), host.path().string() + "/sys/fs/cgroup");
+  EXPECT_EQ(layout->version(CgroupController::Memory), CgroupVersion::V2);
+  EXPECT_EQ(layout->directory(CgroupController::Cpu, "/a.slice/"),
+            host.path().string() + "/sys/fs/cgroup/a.slice");
+  EXPECT_EQ(layout->directory(CgroupController::Cpu, "/"), host.path().string() + "/sys/fs/cgroup");
   EXPECT_EQ(layout->describe(), "cgroup v2");
 }
 
@@ -23,11 +24,12 @@ TEST(CgroupLayout, FindsSharedV1Mounts) {
   const auto layout = host.layout();
   ASSERT_TRUE(layout);
   EXPECT_FALSE(layout->unified());
-  EXPECT_EQ(layout->version(Controller::CpuAcct), CgroupVersion::V1);
-  EXPECT_EQ(layout->directory(Controller::CpuAcct, "/a"), layout->directory(Controller::Cpu, "/a"));
-  EXPECT_EQ(layout->reference(), Controller::Cpu);
-  EXPECT_EQ(layout->version(Controller::Io), CgroupVersion::None);
-  EXPECT_EQ(layout->directory(Controller::Io, "/a"), "");
+  EXPECT_EQ(layout->version(CgroupController::CpuAcct), CgroupVersion::V1);
+  EXPECT_EQ(layout->directory(CgroupController::CpuAcct, "/a"),
+            layout->directory(CgroupController::Cpu, "/a"));
+  EXPECT_EQ(layout->reference(), CgroupController::Cpu);
+  EXPECT_EQ(layout->version(CgroupController::Io), CgroupVersion::None);
+  EXPECT_EQ(layout->directory(CgroupController::Io, "/a"), "");
 }
 
 TEST(CgroupLayout, ReadsHybridMountsFromMountinfo) {
@@ -40,16 +42,16 @@ TEST(CgroupLayout, ReadsHybridMountsFromMountinfo) {
   const auto layout = host.layout();
   ASSERT_TRUE(layout);
   EXPECT_FALSE(layout->unified());
-  EXPECT_EQ(layout->version(Controller::Cpu), CgroupVersion::V1);
-  EXPECT_EQ(layout->version(Controller::Pids), CgroupVersion::V2);
-  EXPECT_EQ(layout->version(Controller::Pressure), CgroupVersion::V2);
-  EXPECT_EQ(layout->mount(Controller::Pressure), host.path().string() + "/sys/fs/cgroup/unified");
+  EXPECT_EQ(layout->version(CgroupController::Cpu), CgroupVersion::V1);
+  EXPECT_EQ(layout->version(CgroupController::Pids), CgroupVersion::V2);
+  EXPECT_EQ(layout->version(CgroupController::Pressure), CgroupVersion::V2);
+  EXPECT_EQ(layout->mount(CgroupController::Pressure), host.path().string() + "/sys/fs/cgroup/unified");
   EXPECT_EQ(layout->describe(), "cgroup v1: cpu, memory");
 }
 
 TEST(CgroupLayout, UsesMemoryWhereThereIsNoCpuHierarchy) {
   FakeHost host{cgroup_v1("memory", {})};
-  EXPECT_EQ(host.layout()->reference(), Controller::Memory);
+  EXPECT_EQ(host.layout()->reference(), CgroupController::Memory);
 }
 
 TEST(CgroupLayout, SaysWhenThereAreNoCgroups) {
