@@ -43,7 +43,7 @@ def _settings(slo: float) -> dict:
 
 
 @check("physical.frequency-follows-slo", seconds=150,
-       needs=("package.installs", "world.services-run", "rig.speed-follows-frequency"))
+       needs=("world.services-run", "rig.speed-follows-frequency"))
 def physical_loop():
     world.stop()
     for unit in ("web-clients", "web"):

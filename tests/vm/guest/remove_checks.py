@@ -8,7 +8,7 @@ from checks import check, eventually, require, run
 from safety_checks import limited
 
 
-@check("remove.restores", needs=("package.installs", "world.services-run"), seconds=120)
+@check("remove.restores", needs=("world.services-run",), seconds=120)
 def remove_restores():
     world.stop()
     originals = world.knobs()

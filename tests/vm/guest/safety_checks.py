@@ -28,7 +28,7 @@ def restarts(on: bool) -> None:
     output("systemctl", "daemon-reload")
 
 
-@check("stop.restores", needs=("package.installs", "world.services-run"), seconds=90)
+@check("stop.restores", needs=("world.services-run",), seconds=90)
 def stop_restores():
     world.stop()
     world.set_governors()
@@ -160,7 +160,7 @@ def _as_tester(*words: str):
     return run("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", *words, ok=False)
 
 
-@check("unprivileged.may-read", needs=("package.installs", "world.services-run"), seconds=60)
+@check("unprivileged.may-read", needs=("world.services-run",), seconds=60)
 def may_read():
     world.restart_in("recommend")
     eventually("agents", lambda: len(flashd.agents()) >= 4, 20)

@@ -1,21 +1,16 @@
-"""The services that the checks let flashd manage. Each reads its load from a file at every round.
+"""Services that the checks let flashd manage, beside flash-workload. Each reads its load from a file at every round.
 
-  work.py web LOAD_FILE PORT       HTTP server; each request computes; reports its latency by StatsD
-  work.py clients LOAD_FILE PORT   open-loop load for it: LOAD_FILE holds requests per second
-  work.py burn LOAD_FILE           LOAD_FILE holds "CORES MIB": a duty cycle and resident memory
-  work.py encode LOAD_FILE         closed loop: frames as fast as the CPU computes them; LOAD_FILE
-                                   holds rounds of computation per frame; writes frames per second
-                                   to LOAD_FILE.rate each half second, counts frames by StatsD
+  work.py burn LOAD_FILE      LOAD_FILE holds "CORES MIB": a duty cycle and resident memory
+  work.py encode LOAD_FILE    closed loop: frames as fast as the CPU computes them; LOAD_FILE holds
+                              rounds of computation per frame; writes frames per second to
+                              LOAD_FILE.rate each half second, counts frames by StatsD
 """
 
-import http.server
 import os
 import pathlib
 import socket
 import sys
-import threading
 import time
-import urllib.request
 
 STATSD = "/run/flashd/statsd.sock"
 
@@ -48,42 +43,6 @@ def load(path: str) -> list[float]:
         return []
 
 
-def web(_: str, port: str) -> None:
-    statsd = Statsd()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            began = time.monotonic()
-            body = f"{compute(4000)}\n".encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-            milliseconds = (time.monotonic() - began) * 1000
-            statsd.send(f"request:{milliseconds:.3f}|ms|#application:web")
-
-        def log_message(self, *_):
-            pass
-
-    http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
-
-
-def clients(path: str, port: str) -> None:
-    def one():
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).read()
-        except OSError:
-            pass
-
-    due = time.monotonic()
-    while True:
-        rate = (load(path) or [1])[0]
-        due += 1 / max(rate, 0.1)
-        time.sleep(max(0, due - time.monotonic()))
-        if threading.active_count() < 50:
-            threading.Thread(target=one, daemon=True).start()
-
-
 def burn(path: str) -> None:
     held = bytearray()
     while True:
@@ -107,7 +66,7 @@ def encode(path: str) -> None:
         compute(rounds)
         frames += 1
         now = time.monotonic()
-        statsd.send("frame:1|c|#application:encoder")
+        statsd.send("encoder.requests:1|c|#app:encoder")
         if now - since >= 0.5:
             pathlib.Path(path + ".tmp").write_text(f"{frames / (now - since):.3f}\n")
             os.replace(path + ".tmp", path + ".rate")
@@ -116,4 +75,4 @@ def encode(path: str) -> None:
 
 
 if __name__ == "__main__":
-    {"web": web, "clients": clients, "burn": burn, "encode": encode}[sys.argv[1]](*sys.argv[2:])
+    {"burn": burn, "encode": encode}[sys.argv[1]](*sys.argv[2:])

@@ -13,7 +13,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 LOADS = pathlib.Path("/run/loads")
 PYTHON = "/usr/bin/python3"
 WORK = f"{PYTHON} -B {HERE}/work.py"
-PORT = "8080"
+WEB_SERVER = ("/usr/bin/flash-workload serve --segment text-json --work 10 --memory-mib 20 "
+              "--app web --statsd /run/flashd/statsd.sock")
+WEB_CLIENTS = "/usr/bin/flash-workload load --rate 10 --seconds 100000"
 
 # As the docker and containerd runtimes name them.
 SCOPE_ID = "5c0be" + "0123456789a" * 5 + "0123"
@@ -43,11 +45,10 @@ def start_unit(name: str, command: str, extra: str = "") -> None:
 
 
 def start_services() -> None:
-    set_load("web", 6)
     set_load("scope", 0.2, 30)
     set_load("direct", 0.2, 30)
-    start_unit("web", f"{WORK} web {LOADS}/web {PORT}", "Slice=app.slice\nMemoryAccounting=yes")
-    start_unit("web-clients", f"{WORK} clients {LOADS}/web {PORT}")
+    start_unit("web", WEB_SERVER, "Slice=app.slice\nMemoryAccounting=yes")
+    start_unit("web-clients", WEB_CLIENTS, "Restart=always")
     # With Delegate=yes, as runc makes its scopes.
     _spawn(["systemd-run", "--scope", "--quiet", f"--unit=docker-{SCOPE_ID}.scope",
             "-p", "Delegate=yes", *WORK.split(), "burn", f"{LOADS}/scope"])
