@@ -177,8 +177,7 @@ def _denied(method: str, *arguments: str):
         done = _as_tester("busctl", "call", flashd.NAME, flashd.ROOT, flashd.MANAGER, method, *words)
         require(done.returncode != 0, "it was allowed")
         message = done.stderr.lower()
-        require(any(word in message for word in ("denied", "authorization", "authentication",
-                                                 "not authorized", "permission")),
+        require(any(word in message for word in ("denied", "authoris", "authoriz", "authentication")),
                 f"failed for another reason: {done.stderr}")
         after = flashd.properties()
         for name in ("Mode", "Disabled"):
@@ -190,6 +189,21 @@ def _denied(method: str, *arguments: str):
 for _method in CHANGING:
     check(f"unprivileged.denied-{_method[0]}", needs=("unprivileged.may-read",), seconds=30)(
         _denied(*_method))
+
+
+@check("polkit.group-flashd-may-hold-not-disable", needs=("unprivileged.may-read",), seconds=60)
+def group_may_hold():
+    output("usermod", "-a", "-G", "flashd", "tester")
+    try:
+        target = flashd.agent_of(world.SCOPE)["path"]
+        held = _as_tester("flashctl", "hold", target, "--reason", "by a member of the group")
+        require(held.returncode == 0, f"a member may not hold: {held.stderr}")
+        require(flashd.agent(target)["HoldReason"] == "by a member of the group", "no hold")
+        released = _as_tester("flashctl", "release", target)
+        require(released.returncode == 0, f"a member may not release: {released.stderr}")
+        _denied("Disable", "s", "not allowed")()
+    finally:
+        output("gpasswd", "-d", "tester", "flashd")
 
 
 @check("root.changes-are-logged", needs=("unprivileged.may-read",))

@@ -6,17 +6,22 @@ import subprocess
 import tempfile
 
 NEXT_SUFFIX = "+next"
+# What the packages are made from; an edit elsewhere does not make them old.
+SOURCES = ("CMakeLists.txt", "actuators", "bench", "cli", "cmake", "collectors", "core", "daemon", "docs",
+           "host", "packaging", "policy", "systemd", "workloads")
 
 
 def collect(root: pathlib.Path, given: pathlib.Path | None, share: pathlib.Path, say=print) -> None:
     """Puts the .debs into share/packages, and the same with a higher version into share/next.
 
-    Without `given` they are those of build/packages, which scripts/package makes if there are none.
+    Without `given` they are those of build/packages, which scripts/package makes if there are none
+    or if a source is newer.
     """
     source = given or root / "build/packages"
-    if given is None and not any(source.glob("*.deb")) and (root / "scripts/package").exists():
-        say("no packages in build/packages: running scripts/package")
-        subprocess.run([str(root / "scripts/package")], check=True)
+    if given is None and _old(root, source):
+        say("build/packages is not up to date: running scripts/package --no-lintian", flush=True)
+        subprocess.run([str(root / "scripts/package"), "--no-lintian"], check=True,
+                       stdout=subprocess.DEVNULL)
     for name in ("packages", "next"):
         (share / name).mkdir()
     for deb in sorted(source.glob("*.deb")):
@@ -24,6 +29,12 @@ def collect(root: pathlib.Path, given: pathlib.Path | None, share: pathlib.Path,
             continue
         shutil.copy(deb, share / "packages")
         _repack(deb, share / "next")
+
+
+def _old(root: pathlib.Path, packages: pathlib.Path) -> bool:
+    made = [deb.stat().st_mtime for deb in packages.glob("*.deb")]
+    files = (file for name in SOURCES for file in [root / name, *(root / name).rglob("*")])
+    return not made or max(file.stat().st_mtime for file in files if file.is_file()) > min(made)
 
 
 def _repack(deb: pathlib.Path, directory: pathlib.Path) -> None:
