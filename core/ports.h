@@ -116,7 +116,8 @@ class Actuator {
   /// after when shrinking, original in the ledger before a first write, read back; on a failure what this
   /// call wrote is undone. outcomes[i] belongs to changes[i].
   virtual std::vector<KnobOutcome> apply(Now now, std::span<const KnobChange> changes) = 0;
-  /// Operator's hold on all knobs of a target (hands off, values stay) and its end.
+  /// Operator's hold on all knobs of a target (hands off, values stay) and its end. `until` is on the
+  /// monotonic clock; without it until unhold().
   virtual void hold(TargetId target, Now now, std::optional<Duration> until, std::string reason) = 0;
   virtual void unhold(TargetId target) = 0;
   /// Puts every knob back and proves it by read-back.

@@ -20,29 +20,18 @@
 #include "core/rule.h"
 #include "core/target.h"
 #include "core/time.h"
+#include "policy/lifecycle.h"
+#include "policy/node_capacity.h"
 
 namespace flash {
-
-/// What the arbiter may hand out.
-struct NodeCapacity {
-  double cores = 1;
-  double memory_bytes = 0;
-  double reserve_cores = 0;  // kept for everything that is not managed
-  double reserve_memory_bytes = 0;
-};
 
 struct LoopOptions {
   Mode mode = Mode::Recommend;  // for rules that give none
   int episode_steps = 100;
-  std::size_t history = 600;  // decisions kept per agent
+  std::size_t history =
+      32;  // full decisions kept per agent (1 to 2 KiB each); rewards are kept for 600 steps
   std::uint64_t seed = 1;
   NodeCapacity capacity;
-};
-
-/// Mean and standard deviation (population) of the recent rewards that may be trusted.
-struct RewardStats {
-  double last = 0, mean = 0, stddev = 0;
-  std::size_t count = 0;
 };
 
 /// What others may know of an agent; read-only outside the loop.

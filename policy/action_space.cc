@@ -1,0 +1,111 @@
+#include "policy/action_space.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace flash {
+namespace {
+
+/// Steps are compared with a little slack: 2.6 GHz from level_to_khz is 2600000.0000000005 kHz at times.
+constexpr double kSame = 1e-6;
+
+bool inside(double khz, KnobRange r) {
+  return khz >= r.lower * (1 - kSame) && khz <= r.upper * (1 + kSame);
+}
+
+}  // namespace
+
+bool manages(const Rule& rule, KnobKind kind) {
+  switch (kind) {
+    case KnobKind::CpuLimit:
+      return rule.task == Task::ResourceLimits && rule.cpu.manage;
+    case KnobKind::MemoryLimit:
+      return rule.task == Task::ResourceLimits && rule.memory.manage;
+    case KnobKind::CpuFrequency:
+      return rule.task == Task::CpuFrequency;
+  }
+  return false;
+}
+
+KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity& node) {
+  KnobRange wanted;
+  double ceiling = kUnlimited;
+  switch (view.kind) {
+    case KnobKind::CpuLimit:
+      wanted = {rule.cpu.min_cores, rule.cpu.max_cores};
+      ceiling = node.usable_cores();
+      break;
+    case KnobKind::MemoryLimit:
+      wanted = {rule.memory.min_bytes, rule.memory.max_bytes};
+      ceiling = node.usable_memory();
+      break;
+    case KnobKind::CpuFrequency:
+      wanted = {rule.frequency.min_khz, rule.frequency.max_khz};
+      break;
+  }
+  const double hw_lower = std::max(0.0, view.lower);
+  const double hw_upper = std::max(hw_lower, view.upper);
+  KnobRange r;
+  r.lower = std::clamp(wanted.lower, hw_lower, hw_upper);
+  r.upper = std::clamp(std::min(wanted.upper, ceiling), r.lower, hw_upper);
+  return r;
+}
+
+double from_unit(double y, KnobRange range) {
+  const double share = (std::clamp(y, -1.0, 1.0) + 1) / 2;
+  return range.lower + share * (range.upper - range.lower);
+}
+
+double to_unit(double value, KnobRange range) {
+  if (!(range.upper > range.lower)) return 0;
+  return std::clamp(2 * (value - range.lower) / (range.upper - range.lower) - 1, -1.0, 1.0);
+}
+
+double nearest_step(double khz, std::span<const double> steps, KnobRange range) {
+  double best = std::clamp(khz, range.lower, range.upper);
+  double distance = kUnlimited;
+  for (double s : steps)
+    if (inside(s, range) && std::abs(s - khz) < distance) {
+      distance = std::abs(s - khz);
+      best = s;
+    }
+  return best;
+}
+
+double step_at_or_above(double khz, std::span<const double> steps, KnobRange range) {
+  double highest = std::clamp(khz, range.lower, range.upper);
+  for (double s : steps) {
+    if (!inside(s, range)) continue;
+    highest = s;
+    if (s >= khz * (1 - kSame)) break;
+  }
+  return highest;
+}
+
+double step_at_or_below(double khz, std::span<const double> steps, KnobRange range) {
+  double best = std::clamp(khz, range.lower, range.upper);
+  bool found = false;
+  for (double s : steps) {
+    if (!inside(s, range)) continue;
+    if (found && s > khz * (1 + kSame)) break;
+    best = s;
+    found = true;
+  }
+  return best;
+}
+
+double level_to_khz(int level, std::span<const double> steps, KnobRange range) {
+  const double share = std::clamp(level, 0, kFrequencyLevels - 1) / double(kFrequencyLevels - 1);
+  return nearest_step(range.lower + share * (range.upper - range.lower), steps, range);
+}
+
+int khz_to_level(double khz, KnobRange range) {
+  return static_cast<int>(std::lround(relative_position(khz, range) * (kFrequencyLevels - 1)));
+}
+
+double relative_position(double value, KnobRange range) {
+  if (!(range.upper > range.lower)) return 0;
+  return std::clamp((value - range.lower) / (range.upper - range.lower), 0.0, 1.0);
+}
+
+}  // namespace flash

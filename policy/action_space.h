@@ -1,0 +1,58 @@
+// Purpose: network outputs and knob values, back and forth. Both mappings are relative to the range, so that
+// a policy carries over to a machine with other limits or another frequency table.
+// Ownership: none. Thread rule: pure functions.
+#pragma once
+
+#include <span>
+
+#include "core/knob.h"
+#include "core/rule.h"
+#include "policy/node_capacity.h"
+
+namespace flash {
+
+/// resource-limits (FLASH Table 7): one output in [-1,1] per knob, in this order. Replicas, the paper's third
+/// action, do not exist on one node. More resources (LLC, memory bandwidth, I/O) are appended here.
+inline constexpr KnobKind kLimitsActions[] = {KnobKind::CpuLimit, KnobKind::MemoryLimit};
+inline constexpr int kLimitsActionDim = 2;
+
+/// cpu-frequency (FLASH Table 9): one Q-value per relative level; level i of K is lower + i/(K-1) of the
+/// range.
+inline constexpr int kFrequencyLevels = 11;
+
+inline constexpr int action_dim(Task task) {
+  return task == Task::ResourceLimits ? kLimitsActionDim : kFrequencyLevels;
+}
+
+/// Inclusive; upper >= lower always.
+struct KnobRange {
+  double lower = 0;
+  double upper = kUnlimited;
+};
+
+/// The rule's range within the hardware's and the node's. Where they exclude each other the hardware wins,
+/// then the rule's lower bound.
+KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity& node);
+
+/// Does the rule manage this knob?
+bool manages(const Rule& rule, KnobKind kind);
+
+/// [-1,1] to [lower, upper], linear; outside values are clamped. REQUIRES: the range is finite.
+double from_unit(double y, KnobRange range);
+/// The inverse, clamped to [-1,1]. A range of one point gives 0.
+double to_unit(double value, KnobRange range);
+
+/// The hardware's step next to `khz` within the range; without steps the value clamped to the range.
+double nearest_step(double khz, std::span<const double> steps, KnobRange range);
+/// The lowest step >= khz (highest in range if none), the highest step <= khz (lowest in range if none).
+double step_at_or_above(double khz, std::span<const double> steps, KnobRange range);
+double step_at_or_below(double khz, std::span<const double> steps, KnobRange range);
+
+/// Level in [0, kFrequencyLevels) to a frequency the hardware has, and back.
+double level_to_khz(int level, std::span<const double> steps, KnobRange range);
+int khz_to_level(double khz, KnobRange range);
+
+/// Where in its range a frequency lies, [0,1].
+double relative_position(double value, KnobRange range);
+
+}  // namespace flash

@@ -1,0 +1,34 @@
+// Purpose: a decision as JSON: what Why() on D-Bus, flashctl --json why, the journal and replay carry. The
+// keys are stable. Ownership: values. Thread rule: pure functions.
+//
+//   seq, time (RFC 3339, UTC), time_us, stage, mode, controller, controller_reason, episode, step
+//   target      {name, agent, task, cgroup, unit, container{runtime,id,name,pod_uid}, cpus, owner,
+//   application,
+//               rule}
+//   observation {SIGNAL: {value, unit, validity}}, signals that are missing are left out
+//   reward      {value, slo_preservation, utilization, ips_gain, power_cost, trusted}, null before the first
+//   current, proposed, allowed   {KNOB: value}
+//   explanation, explored
+//   alternatives [{label, action{KNOB: value}, value}]
+//   verdicts     [{guard, knob, verdict, before, after, reason}]
+//   outcomes     [{knob, status, asked, executed, message}]
+//   words        the whole decision as a paragraph for people
+//
+// Numbers are in natural units (cores, bytes, kHz, ms). "No limit" is the string "max"; what is not known
+// (NaN) is null.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "core/decision.h"
+#include "core/target.h"
+
+namespace flash {
+
+nlohmann::json to_json(const Decision& decision, const Target& target);
+/// One line.
+std::string to_json_text(const Decision& decision, const Target& target);
+std::string_view to_string(Verdict verdict);  // "changed", "refused"
+
+}  // namespace flash

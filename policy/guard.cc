@@ -1,0 +1,213 @@
+#include "policy/guard.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "policy/observation_space.h"
+#include "policy/words.h"
+
+namespace flash {
+namespace {
+
+/// A memory limit this close to the working set would start reclaim of what is in use.
+constexpr double kWorkingSetMargin = 1.05;
+
+double effective(const GuardInput& in, double value) {
+  if (!std::isinf(value)) return value;
+  switch (in.knob) {
+    case KnobKind::CpuLimit:
+      return std::max(in.range.upper, in.node->cores);
+    case KnobKind::MemoryLimit:
+      return in.node->memory_bytes > 0 ? std::max(in.range.upper, in.node->memory_bytes) : value;
+    case KnobKind::CpuFrequency:
+      return in.range.upper;
+  }
+  return value;
+}
+
+double pressure_floor(const GuardInput& in, double proposed, std::string& reason) {
+  if (in.knob == KnobKind::CpuFrequency) return proposed;
+  const Observation& o = *in.observation;
+  double allowed = proposed;
+  if (proposed < in.current && starving(in.knob, o, in.rule->guards)) {
+    const Sample& psi =
+        o[in.knob == KnobKind::CpuLimit ? Signal::CpuPressureSome : Signal::MemoryPressureFull];
+    if (psi.usable())
+      appendf(reason, "tasks waited for %s in %.0f %% of the time",
+              in.knob == KnobKind::CpuLimit ? "CPU" : "memory", 100 * psi.value);
+    else if (in.knob == KnobKind::CpuLimit)
+      appendf(reason, "%.0f %% of the periods were throttled", 100 * o[Signal::CpuThrottled].value);
+    else
+      reason += "the memory limit was run into";
+    reason += ", a starving target is not cut";
+    return in.current;
+  }
+  if (in.knob == KnobKind::MemoryLimit) {
+    const Sample& used = o[Signal::MemoryWorkingSet];
+    const double floor = used.usable() ? used.value * kWorkingSetMargin : 0;
+    if (proposed < in.current && proposed < floor) {
+      allowed = std::min(in.current, floor);
+      reason += "the working set is ";
+      append_value(reason, in.knob, used.value);
+    }
+  }
+  return allowed;
+}
+
+double slew(const GuardInput& in, double proposed, std::string& reason) {
+  const double from = effective(in, in.current);
+  const double to = effective(in, proposed);
+  if (!std::isfinite(from) || from <= 0) return proposed;
+  const GuardOptions& g = in.rule->guards;
+  double highest = from * (1 + g.max_step_up);
+  double lowest = from * (1 - g.max_step_down);
+  if (in.knob == KnobKind::CpuFrequency) {
+    // One hardware step is always allowed, and what is allowed is a hardware step.
+    constexpr double kBeyond = 1e-4;
+    highest = std::max(step_at_or_above(from * (1 + kBeyond), in.steps, in.range),
+                       step_at_or_below(highest, in.steps, in.range));
+    lowest = std::min(step_at_or_below(from * (1 - kBeyond), in.steps, in.range),
+                      step_at_or_above(lowest, in.steps, in.range));
+    if (in.steps.empty()) {
+      highest = from * (1 + g.max_step_up);
+      lowest = from * (1 - g.max_step_down);
+    }
+  }
+  if (to > highest && !same_setting(in.knob, to, highest)) {
+    appendf(reason, "may grow by at most %.0f %% per step", 100 * g.max_step_up);
+    return highest;
+  }
+  if (to < lowest && !same_setting(in.knob, to, lowest)) {
+    appendf(reason, "may shrink by at most %.0f %% per step", 100 * g.max_step_down);
+    return lowest;
+  }
+  return proposed;
+}
+
+double flap(const GuardInput& in, double proposed, std::string& reason) {
+  if (same_setting(in.knob, in.current, proposed)) return proposed;
+  const int direction = proposed > in.current ? 1 : -1;
+  const GuardOptions& g = in.rule->guards;
+  if (!in.flaps->reverses(direction)) return proposed;
+  const int reversals = in.flaps->reversals(in.step, g.flap_window_steps);
+  if (reversals < g.flap_budget) return proposed;
+  if (direction > 0 && starving(in.knob, *in.observation, g)) return proposed;
+  appendf(reason, "changed direction %d times in the last %d steps, %d are allowed", reversals,
+          g.flap_window_steps, g.flap_budget);
+  return in.current;
+}
+
+double bounds(const GuardInput& in, double proposed, std::string& reason) {
+  double allowed = proposed;
+  if (std::isnan(proposed)) {
+    reason += "not a number";
+    allowed = in.current;
+  }
+  // No limit now and none proposed: nothing is to be written.
+  if (std::isinf(allowed) && std::isinf(in.current)) return allowed;
+  const double inside =
+      in.knob == KnobKind::CpuFrequency
+          ? nearest_step(std::clamp(allowed, in.range.lower, in.range.upper), in.steps, in.range)
+          : std::clamp(allowed, in.range.lower, in.range.upper);
+  if (inside != allowed && !same_setting(in.knob, inside, allowed) && reason.empty()) {
+    if (allowed < in.range.lower || allowed > in.range.upper) {
+      reason += "the range is ";
+      append_value(reason, in.knob, in.range.lower);
+      reason += " to ";
+      append_value(reason, in.knob, in.range.upper);
+    } else {
+      reason += "the hardware has no such step";
+    }
+  }
+  return inside;
+}
+
+constexpr std::array<Guard, 4> kGuards = {
+    {{"pressure", pressure_floor}, {"slew", slew}, {"flap", flap}, {"bounds", bounds}}};
+
+}  // namespace
+
+void FlapRecord::record(std::uint64_t step, int direction) {
+  if (direction == 0) return;
+  if (reverses(direction)) {
+    steps_[next_] = step;
+    next_ = (next_ + 1) % kRemembered;
+    count_ = std::min(count_ + 1, kRemembered);
+  }
+  last_ = direction;
+}
+
+int FlapRecord::reversals(std::uint64_t step, int window) const {
+  int n = 0;
+  for (std::size_t i = 0; i < count_; ++i)
+    if (steps_[i] + static_cast<std::uint64_t>(std::max(window, 0)) > step) ++n;
+  return n;
+}
+
+bool starving(KnobKind knob, const Observation& o, const GuardOptions& g) {
+  switch (knob) {
+    case KnobKind::CpuLimit: {
+      const Sample& psi = o[Signal::CpuPressureSome];
+      if (psi.usable()) return psi.value >= g.cpu_pressure_floor;
+      const Sample& throttled = o[Signal::CpuThrottled];
+      return throttled.usable() && throttled.value >= g.throttled_floor;
+    }
+    case KnobKind::MemoryLimit: {
+      if (o[Signal::MemoryOomKills].value_or(0) > 0) return true;
+      const Sample& psi = o[Signal::MemoryPressureFull];
+      return psi.usable() && psi.value >= g.memory_pressure_floor;
+    }
+    case KnobKind::CpuFrequency:
+      return false;
+  }
+  return false;
+}
+
+std::span<const Guard> guard_table() {
+  return kGuards;
+}
+
+double apply_guards(const GuardInput& in, double proposed, std::vector<GuardVerdict>& verdicts) {
+  std::string reason;
+  double value = proposed;
+  for (const Guard& guard : kGuards) {
+    reason.clear();
+    const double allowed = guard.allow(in, value, reason);
+    if (!reason.empty()) {
+      GuardVerdict v;
+      v.guard = guard.name;
+      v.knob = in.knob;
+      v.verdict = same_setting(in.knob, allowed, in.current) ? Verdict::Refused : Verdict::Changed;
+      v.before = value;
+      v.after = allowed;
+      v.reason = reason;
+      verdicts.push_back(std::move(v));
+    }
+    value = allowed;
+  }
+  return value;
+}
+
+Result<void> check_snapshot(const PolicySnapshot& s, Task task, WallTime now, std::uint64_t last_accepted,
+                            std::span<const float> recent_state) {
+  if (s.task != task)
+    return Error(std::errc::invalid_argument, "policy snapshot: is for task " +
+                                                  std::string(to_string(s.task)) + ", the agent's is " +
+                                                  std::string(to_string(task)));
+  FLASH_CHECK(s.validate(state_dim(task), action_dim(task)));
+  if (s.version < last_accepted)
+    return Error(std::errc::operation_not_permitted, "policy snapshot: version " + std::to_string(s.version) +
+                                                         " is lower than the accepted " +
+                                                         std::to_string(last_accepted));
+  if (s.expires <= now) return Error(std::errc::timed_out, "policy snapshot: expired before it came");
+  if (recent_state.size() == s.mean.size()) {
+    EvaluatorScratch scratch;
+    for (float y : evaluate(s, recent_state, scratch))
+      if (!std::isfinite(y))
+        return Error(std::errc::invalid_argument,
+                     "policy snapshot: its output for the agent's last state is not finite");
+  }
+  return {};
+}
+
+}  // namespace flash

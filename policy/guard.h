@@ -1,0 +1,80 @@
+// Purpose: checks that can refuse or change a decision, as one table of pure functions, and the check of a
+// new policy snapshot. Node capacity is policy/arbiter.h (it sees all agents), the lease is the control
+// loop's. Ownership: an agent owns its FlapRecords. Thread rule: none needed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/decision.h"
+#include "core/policy_snapshot.h"
+#include "core/result.h"
+#include "core/rule.h"
+#include "policy/action_space.h"
+#include "policy/node_capacity.h"
+
+namespace flash {
+
+/// Direction reversals of one knob.
+class FlapRecord {
+ public:
+  /// A write in this direction (+1, -1) was executed at this step.
+  void record(std::uint64_t step, int direction);
+  /// Would a write in this direction be a reversal?
+  bool reverses(int direction) const { return last_ != 0 && direction != 0 && direction != last_; }
+  /// Reversals in the last `window` steps, as far as remembered (at most kRemembered).
+  int reversals(std::uint64_t step, int window) const;
+  static constexpr std::size_t kRemembered = 64;
+
+ private:
+  int last_ = 0;
+  std::size_t count_ = 0, next_ = 0;
+  std::array<std::uint64_t, kRemembered> steps_{};
+};
+
+struct GuardInput {
+  KnobKind knob = KnobKind::CpuLimit;
+  double current = 0;             // read back; +inf: no limit
+  KnobRange range;                // knob_range()
+  std::span<const double> steps;  // frequency table, may be empty
+  const Observation* observation = nullptr;
+  const Rule* rule = nullptr;
+  const NodeCapacity* node = nullptr;
+  const FlapRecord* flaps = nullptr;
+  std::uint64_t step = 0;  // decisions so far
+};
+
+/// One guard: returns the value it allows (the proposed one: no objection) and, if another, why.
+struct Guard {
+  std::string_view name;
+  double (*allow)(const GuardInput& input, double proposed, std::string& reason);
+};
+
+/// In order of asking: pressure, slew, flap, bounds. Bounds come last: whatever the others say, no knob
+/// leaves its range (a value that is outside at the start is brought in at once).
+///  - pressure: a starving target's limit is not cut (CPU: PSI some, where that is missing the throttled
+///    share; memory: PSI full), and no memory limit goes below the working set. Frequency has no floor here:
+///    its fallback and reward look at the SLO, and waiting for a CPU says nothing about its speed.
+///  - slew: at most +max_step_up, -max_step_down of the value per step; "no limit" counts as the whole node;
+///    a frequency may always go one hardware step.
+///  - flap: beyond the budget of direction reversals only a starving target's limit may grow.
+///  - bounds: rule, hardware, node.
+std::span<const Guard> guard_table();
+
+/// Asks all; appends a verdict per guard that objected. Returns the allowed value.
+double apply_guards(const GuardInput& input, double proposed, std::vector<GuardVerdict>& verdicts);
+
+/// Is the target short of what this knob gives it?
+bool starving(KnobKind knob, const Observation& observation, const GuardOptions& options);
+
+/// May this snapshot take the seat? Errors: EINVAL wrong task, shape or number; ETIMEDOUT expired;
+/// ESTALE-like (operation_not_permitted) a lower version than the last accepted. `recent_state` (may be
+/// empty) is tried: the outputs must be finite.
+Result<void> check_snapshot(const PolicySnapshot& snapshot, Task task, WallTime now,
+                            std::uint64_t last_accepted_version, std::span<const float> recent_state);
+
+}  // namespace flash

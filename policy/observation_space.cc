@@ -1,0 +1,116 @@
+#include "policy/observation_space.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace flash {
+namespace {
+
+constexpr std::array<StateEntry, kLimitsStateDim> kLimits = {{
+    {"cpu_limit", "cores", "share of the node's cores, no limit is 1"},
+    {"memory_limit", "bytes", "share of the node's memory, no limit is 1"},
+    {"cpu_utilization", "cores", "use / limit, at most 2"},
+    {"memory_utilization", "bytes", "working set / limit, at most 2"},
+    {"sp_latency", "ms", "SLO preservation of latency, [0,1], 1 without an SLO"},
+    {"sp_throughput", "1/s", "SLO preservation of throughput, [0,1], 1 without an SLO"},
+    {"load_change", "1/s", "(load - previous) / greater of both, [-1,1]; request rate, else CPU use"},
+}};
+
+constexpr std::array<StateEntry, kFrequencyStateDim> kFrequency = {{
+    {"ips", "1/s", "instructions per second and CPU, in units of 1e10 (about 4 GHz at 2.5 IPC); 0: unknown"},
+    {"ips_known", "1", "1 if the machine counts instructions, else 0"},
+    {"cpu_usage", "cores", "share of the set's CPUs"},
+    {"frequency", "kHz", "place in the range, [0,1]"},
+    {"sp_latency", "ms", "SLO preservation of latency, [0,1], 1 without an SLO"},
+    {"sp_throughput", "1/s", "SLO preservation of throughput, [0,1], 1 without an SLO"},
+}};
+
+constexpr double kIpsUnit = 1e10;
+
+class Builder {
+ public:
+  void add(double value, bool trusted, bool sensible) {
+    const std::uint32_t bit = 1U << v_.size;
+    if (!std::isfinite(value)) {
+      value = 0;
+      trusted = sensible = false;
+    }
+    if (!trusted) v_.not_trusted |= bit;
+    if (!sensible) v_.not_sensible |= bit;
+    v_.values[static_cast<std::size_t>(v_.size++)] = static_cast<float>(value);
+  }
+  void add(double value, const Sample& source) {
+    add(value, source.trusted(), source.validity == Validity::Good || source.validity == Validity::Degraded);
+  }
+  StateVector take() const { return v_; }
+
+ private:
+  StateVector v_;
+};
+
+void add_slo(Builder& b, const Slo& slo, const Observation& o, bool saturated) {
+  const SloPreservation sp = slo_preservation(slo, o, saturated);
+  const Sample& rate = o[Signal::RequestRate];
+  if (!slo.latency_p99_ms)
+    b.add(1, true, true);
+  else if (rate.usable() && rate.value == 0)
+    b.add(1, rate);
+  else
+    b.add(sp.latency, o[Signal::LatencyP99]);
+  if (!slo.throughput_rps)
+    b.add(1, true, true);
+  else
+    b.add(sp.throughput, rate);
+}
+
+}  // namespace
+
+std::span<const StateEntry> state_entries(Task task) {
+  if (task == Task::ResourceLimits) return kLimits;
+  return kFrequency;
+}
+
+StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Observation* before,
+                         const Observation& now, double cpu_limit, double memory_limit) {
+  Builder b;
+  const double cores = effective_cores(std::isnan(cpu_limit) ? kUnlimited : cpu_limit, node);
+  const double bytes = effective_memory(std::isnan(memory_limit) ? kUnlimited : memory_limit, node);
+  const Sample& usage = now[Signal::CpuUsage];
+  const Sample& used = now[Signal::MemoryWorkingSet];
+  b.add(node.cores > 0 ? cores / node.cores : 1, true, true);
+  b.add(node.memory_bytes > 0 ? bytes / node.memory_bytes : 1, true, true);
+  b.add(std::min(2.0, usage.value_or(0) / cores), usage);
+  b.add(std::isfinite(bytes) ? std::min(2.0, used.value_or(0) / bytes) : 0, used);
+  add_slo(b, rule.slo, now, cpu_saturated(now, cores, rule.guards.throttled_floor));
+  const Signal load = now[Signal::RequestRate].usable() ? Signal::RequestRate : Signal::CpuUsage;
+  if (before == nullptr || !(*before)[load].usable() || !now[load].usable()) {
+    b.add(0, false, true);
+  } else {
+    const Sample& was = (*before)[load];
+    const double greater = std::max(was.value, now[load].value);
+    const double change = greater > 0 ? (now[load].value - was.value) / greater : 0;
+    b.add(change, was.trusted() && now[load].trusted(), true);
+  }
+  return b.take();
+}
+
+StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus) {
+  Builder b;
+  const Sample& ips = now[Signal::Instructions];
+  const int n = std::max(cpus, 1);
+  if (ips.validity == Validity::Missing || ips.validity == Validity::Proxy) {
+    b.add(0, true, true);
+    b.add(0, true, true);
+  } else {
+    b.add(ips.value_or(0) / n / kIpsUnit, ips);
+    b.add(1, true, true);
+  }
+  const Sample& usage = now[Signal::CpuUsage];
+  b.add(usage.value_or(0) / n, usage);
+  const bool known = khz > 0 && std::isfinite(range.upper);
+  b.add(known ? relative_position(khz, range) : 0, known, known);
+  add_slo(b, rule.slo, now, cpu_saturated(now, n, rule.guards.throttled_floor));
+  return b.take();
+}
+
+}  // namespace flash

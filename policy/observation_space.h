@@ -1,0 +1,54 @@
+// Purpose: the state vectors of both tasks, from what was sensed. Every entry is named, scaled to about
+// [-1,1] and says whether it may be learned from. Ownership: values. Thread rule: pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "core/rule.h"
+#include "core/signal.h"
+#include "core/target.h"
+#include "policy/action_space.h"
+#include "policy/node_capacity.h"
+#include "policy/reward.h"
+
+namespace flash {
+
+struct StateEntry {
+  std::string_view name;
+  std::string_view unit;     // of the quantity before scaling
+  std::string_view scaling;  // how it becomes the entry
+};
+
+/// FLASH Table 7 (resource-limits).
+inline constexpr int kLimitsStateDim = 7;
+/// FLASH Table 9 (cpu-frequency), plus `ips_known`: machines without an instruction counter are served too.
+inline constexpr int kFrequencyStateDim = 6;
+inline constexpr int kMaxStateDim = 8;
+
+inline constexpr int state_dim(Task task) {
+  return task == Task::ResourceLimits ? kLimitsStateDim : kFrequencyStateDim;
+}
+std::span<const StateEntry> state_entries(Task task);
+
+struct StateVector {
+  std::array<float, kMaxStateDim> values{};
+  int size = 0;
+  std::uint32_t not_trusted = 0;   // bit i: entry i had an input that was not Good
+  std::uint32_t not_sensible = 0;  // bit i: entry i had an input that was missing, invalid, stale or a proxy
+  bool trusted() const { return not_trusted == 0; }    // may be learned from
+  bool sensible() const { return not_sensible == 0; }  // a learned policy may act on it
+  std::span<const float> span() const { return {values.data(), static_cast<std::size_t>(size)}; }
+};
+
+/// Limits in force as read back (NaN: the knob does not exist; the whole node counts). `before` may be
+/// nullptr: load change is then 0 and not trusted.
+StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Observation* before,
+                         const Observation& now, double cpu_limit, double memory_limit);
+
+/// `khz` in force as read back; `range` of the knob; `cpus` how many the set has.
+StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus);
+
+}  // namespace flash
