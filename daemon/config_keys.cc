@@ -8,6 +8,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "host/parse.h"
+
 namespace flash {
 
 using nlohmann::json;
@@ -17,48 +19,15 @@ std::string_view to_string(OnExit e) {
 }
 
 std::optional<std::vector<int>> cpus_from_text(std::string_view text) {
-  constexpr int kMaxCpu = 8191;  // CONFIG_NR_CPUS's maximum on x86 and arm64 is 8192
-  std::vector<int> cpus;
-  if (text == "all") return cpus;
-  const auto number = [&text]() -> std::optional<int> {
-    int n = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (error != std::errc() || n < 0 || n > kMaxCpu) return std::nullopt;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    return n;
-  };
-  while (true) {
-    const auto first = number();
-    if (!first) return std::nullopt;
-    auto last = first;
-    if (text.starts_with('-')) {
-      text.remove_prefix(1);
-      last = number();
-      if (!last || *last < *first) return std::nullopt;
-    }
-    for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
-    if (text.empty()) break;
-    if (!text.starts_with(',')) return std::nullopt;
-    text.remove_prefix(1);
-    if (cpus.size() > 4 * kMaxCpu) return std::nullopt;
-  }
-  std::sort(cpus.begin(), cpus.end());
-  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-  return cpus;
+  if (text == "all") return std::vector<int>{};
+  if (text.empty() || text.ends_with('\n')) return std::nullopt;
+  auto cpus = parse_cpu_list(text);
+  if (!cpus || cpus->empty()) return std::nullopt;
+  return *std::move(cpus);
 }
 
 std::string cpus_to_text(const std::vector<int>& cpus) {
-  if (cpus.empty()) return "all";
-  std::string text;
-  for (std::size_t i = 0; i < cpus.size();) {
-    std::size_t j = i;
-    while (j + 1 < cpus.size() && cpus[j + 1] == cpus[j] + 1) ++j;
-    if (!text.empty()) text += ',';
-    text += std::to_string(cpus[i]);
-    if (j > i) text += '-' + std::to_string(cpus[j]);
-    i = j + 1;
-  }
-  return text;
+  return cpus.empty() ? "all" : format_cpu_list(cpus);
 }
 
 namespace {
