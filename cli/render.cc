@@ -92,15 +92,14 @@ std::string sparkline(const Style& style, const std::vector<double>& values) {
     }
   // A reward that hardly moves is a flat line, not noise blown up to full height.
   constexpr double kFlat = 0.05;
-  const double centre = (least + most) / 2, span = std::max(most - least, kFlat);
+  const bool flat = most - least < kFlat;
   std::string out;
   for (double v : values) {
     if (!std::isfinite(v)) {
       out += ' ';
       continue;
     }
-    const double share = (v - (centre - span / 2)) / span;
-    out += marks[static_cast<std::size_t>(std::clamp(share * 8, 0.0, 7.0))];
+    out += marks[flat ? 3 : static_cast<std::size_t>(std::clamp((v - least) / (most - least) * 8, 0.0, 7.0))];
   }
   return out;
 }
