@@ -4,6 +4,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -85,7 +86,7 @@ void StatsdEmitter::flush() {
     append(statsd_counter_line(kRequestsMetric, requests_, app_));
     requests_ = 0;
   }
-  send_packet();
+  close_packet();
 }
 
 StatsdEmitter::Totals StatsdEmitter::totals() const {
@@ -95,19 +96,34 @@ StatsdEmitter::Totals StatsdEmitter::totals() const {
 
 void StatsdEmitter::append(const std::string& line) {
   if (!packet_.empty() && packet_.size() + 1 + line.size() > kStatsdPacketMax) {
-    send_packet();
+    close_packet();
   }
   packet_ += (packet_.empty() ? "" : "\n") + line;
 }
 
-void StatsdEmitter::send_packet() {
-  if (packet_.empty()) {
-    return;
+void StatsdEmitter::close_packet() {
+  if (!packet_.empty()) {
+    waiting_.push_back(std::move(packet_));
+    packet_.clear();
   }
-  const auto sent = ::sendto(fd_, packet_.data(), packet_.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                             reinterpret_cast<const sockaddr*>(&address_), address_size_);
-  ++(sent < 0 ? totals_.packets_dropped : totals_.packets_sent);
-  packet_.clear();
+  send_waiting();
+  if (waiting_.size() > kStatsdWaitingMax) {
+    waiting_.pop_front();
+    ++totals_.packets_dropped;
+  }
+}
+
+void StatsdEmitter::send_waiting() {
+  while (!waiting_.empty()) {
+    const std::string& packet = waiting_.front();
+    const auto sent = ::sendto(fd_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                               reinterpret_cast<const sockaddr*>(&address_), address_size_);
+    if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)) {
+      return;
+    }
+    ++(sent < 0 ? totals_.packets_dropped : totals_.packets_sent);
+    waiting_.pop_front();
+  }
 }
 
 }  // namespace flash

@@ -1,14 +1,17 @@
 // Purpose: sends request latencies and counts as DogStatsD datagrams to flashd or any other listener.
 // Ownership: StatsdEmitter owns its socket. Threads: every method may be called from any thread.
 //
-// A listener is optional: sending never blocks, and a packet that nobody takes is counted and forgotten. The
-// address is resolved once, the socket never connected, so a listener may come later and come back.
+// A listener is optional: sending never blocks, and a packet that nobody takes is counted and forgotten. A
+// listener that is only busy (net.unix.max_dgram_qlen is 10 packets by default) gets it with the next flush;
+// up to kStatsdWaitingMax packets wait, then the oldest is dropped. The address is resolved once, the socket
+// never connected, so a listener may come later and come back.
 #pragma once
 
 #include <sys/socket.h>
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,6 +25,7 @@ inline constexpr std::string_view kLatencyMetric = "flash_request_latency";
 inline constexpr std::string_view kRequestsMetric = "flash_requests";
 /// Fits an Ethernet frame, as DogStatsD clients do.
 inline constexpr std::size_t kStatsdPacketMax = 1400;
+inline constexpr std::size_t kStatsdWaitingMax = 64;
 
 std::string statsd_timer_line(std::string_view metric, std::chrono::nanoseconds value, std::string_view app);
 std::string statsd_counter_line(std::string_view metric, std::uint64_t count, std::string_view app);
@@ -52,7 +56,8 @@ class StatsdEmitter {
  private:
   explicit StatsdEmitter(std::string app) : app_(std::move(app)) {}
   void append(const std::string& line);
-  void send_packet();
+  void close_packet();
+  void send_waiting();
 
   std::string app_;
   sockaddr_storage address_{};
@@ -60,7 +65,8 @@ class StatsdEmitter {
   int fd_ = -1;
 
   mutable std::mutex mutex_;
-  std::string packet_;
+  std::string packet_;               // being filled
+  std::deque<std::string> waiting_;  // complete, oldest first
   std::uint64_t requests_ = 0;
   Totals totals_;
 };
