@@ -20,8 +20,8 @@ struct Cgroup::FileName {
   const char* v1_older = nullptr;  // used where v1 is absent
 };
 
-Cgroup::Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode)
-    : path_(std::move(path)), inode_(inode) {
+Cgroup::Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode, CgroupFiles wanted)
+    : path_(std::move(path)), inode_(inode), wanted_(wanted) {
   for (std::size_t i = 0; i < kControllerCount; ++i) {
     const auto c = static_cast<CgroupController>(i);
     versions_[i] = layout.version(c);
@@ -29,11 +29,11 @@ Cgroup::Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode
   }
 }
 
-Result<Cgroup> Cgroup::open(const CgroupLayout& layout, std::string path) {
+Result<Cgroup> Cgroup::open(const CgroupLayout& layout, std::string path, CgroupFiles files) {
   const auto directory = layout.directory(layout.reference(), path);
   FLASH_TRY(const auto inode, inode_of(directory));
-  Cgroup cgroup(layout, std::move(path), inode);
-  cgroup.open_missing();
+  Cgroup cgroup(layout, std::move(path), inode, files);
+  FLASH_CHECK(cgroup.open_missing());
   // Re-created while its files were opened: they may belong to either.
   FLASH_TRY(const auto still, inode_of(directory));
   if (still != inode)
@@ -41,8 +41,9 @@ Result<Cgroup> Cgroup::open(const CgroupLayout& layout, std::string path) {
   return cgroup;
 }
 
-void Cgroup::open_missing() {
-  // memory.stat of v1: blkio's recursive counters exist since 4.20; without them a parent's own I/O is shown.
+Result<void> Cgroup::open_missing() {
+  // blkio's recursive counters exist since 4.20; without them only a cgroup's own I/O is
+  // seen, not that of its children.
   static constexpr FileName kFiles[] = {
       {File::CpuStat, CgroupController::Cpu, "cpu.stat", "cpu.stat"},
       {File::CpuLimit, CgroupController::Cpu, "cpu.max", "cpu.cfs_quota_us"},
@@ -61,16 +62,27 @@ void Cgroup::open_missing() {
       {File::MemoryPressure, CgroupController::Pressure, "memory.pressure", nullptr},
       {File::IoPressure, CgroupController::Pressure, "io.pressure", nullptr},
   };
+  complete_ = true;
   for (const auto& row : kFiles) {
+    const bool is_pressure = row.controller == CgroupController::Pressure;
+    if (wanted_ != CgroupFiles::All && is_pressure != (wanted_ == CgroupFiles::Pressure)) continue;
     auto& kept = files_[static_cast<std::size_t>(row.file)];
     const auto& directory = directories_[static_cast<std::size_t>(row.controller)];
     if (kept.is_open() || directory.empty()) continue;
-    for (const char* name :
-         {v2(row.controller) ? row.v2 : row.v1, v2(row.controller) ? nullptr : row.v1_older}) {
+    const bool is_v2 = v2(row.controller);
+    if (!(is_v2 ? row.v2 : row.v1)) continue;
+    for (const char* name : {is_v2 ? row.v2 : row.v1, is_v2 ? nullptr : row.v1_older}) {
       if (!name || kept.is_open()) continue;
-      if (auto opened = KeptFile::open(directory + "/" + name)) kept = std::move(*opened);
+      auto opened = KeptFile::open(directory + "/" + name);
+      if (opened)
+        kept = std::move(*opened);
+      else if (opened.error().is(std::errc::too_many_files_open) ||
+               opened.error().is(std::errc::too_many_files_open_in_system))
+        return std::move(opened).error();
     }
+    complete_ &= kept.is_open();
   }
+  return {};
 }
 
 Result<std::string_view> Cgroup::read(File file, std::span<char> buffer) const {
@@ -84,22 +96,27 @@ Result<std::string_view> Cgroup::read(File file, std::span<char> buffer) const {
 Result<CpuStat> Cgroup::cpu_stat() const {
   Buffer buffer;
   const bool is_v2 = v2(CgroupController::Cpu);
-  FLASH_TRY(const auto text, read(File::CpuStat, buffer));
   CpuStat stat;
-  std::uint64_t throttled = 0;
-  KeyField fields[] = {
-      {"nr_periods", &stat.periods, !is_v2},
-      {"nr_throttled", &stat.throttled_periods, !is_v2},
-      {is_v2 ? std::string_view("throttled_usec") : std::string_view("throttled_time"), &throttled, !is_v2},
-      {"usage_usec", &stat.usage_us, is_v2},
-  };
-  FLASH_CHECK(parse_flat_keyed(text, fields));
-  stat.bandwidth = fields[0].found && fields[1].found && fields[2].found;
-  stat.throttled_us = is_v2 ? throttled : throttled / 1000;  // v1 counts nanoseconds
-  if (!is_v2) {
-    FLASH_TRY(const auto usage_text, read(File::CpuUsage, buffer));
-    FLASH_TRY(const auto usage_ns, parse_u64(usage_text));
+  if (is_open(File::CpuStat) || !is_open(File::CpuUsage)) {
+    FLASH_TRY(const auto text, read(File::CpuStat, buffer));
+    KeyField fields[] = {
+        {"nr_periods", &stat.periods, !is_v2},
+        {"nr_throttled", &stat.throttled_periods, !is_v2},
+        {is_v2 ? std::string_view("throttled_usec") : std::string_view("throttled_time"), &stat.throttled_us,
+         !is_v2},
+        {"usage_usec", &stat.usage_us, is_v2},
+    };
+    // v1 has no usage_usec: without it the scan would walk the whole (short) text in vain.
+    FLASH_CHECK(parse_flat_keyed(text, std::span(fields).first(is_v2 ? 4 : 3)));
+    stat.has_bandwidth = fields[0].found && fields[1].found && fields[2].found;
+    stat.has_usage = is_v2;
+    if (!is_v2) stat.throttled_us /= 1000;  // v1 counts nanoseconds
+  }
+  if (is_open(File::CpuUsage)) {
+    FLASH_TRY(const auto text, read(File::CpuUsage, buffer));
+    FLASH_TRY(const auto usage_ns, parse_u64(text));
     stat.usage_us = usage_ns / 1000;
+    stat.has_usage = true;
   }
   return stat;
 }

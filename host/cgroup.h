@@ -16,16 +16,14 @@
 
 namespace flash {
 
-/// cpu.stat. Bandwidth numbers stay 0 with bandwidth == false where the cpu controller is off (v2 leaves the
-/// lines out).
-struct CpuBandwidth {
+/// cpu.stat and, on v1, cpuacct.usage. A part that the kernel or hierarchy does not have stays 0 and says so.
+struct CpuStat {
+  std::uint64_t usage_us = 0;
   std::uint64_t periods = 0;
   std::uint64_t throttled_periods = 0;
   std::uint64_t throttled_us = 0;
-  bool bandwidth = false;
-};
-struct CpuStat : CpuBandwidth {
-  std::uint64_t usage_us = 0;
+  bool has_usage = false;
+  bool has_bandwidth = false;  // v2 leaves these lines out where the cpu controller is off
 };
 
 struct MemoryEvents {
@@ -33,13 +31,18 @@ struct MemoryEvents {
   std::uint64_t oom_kills = 0;   // v2 memory.events oom_kill; v1 memory.oom_control oom_kill
 };
 
+/// Which of a cgroup's files a reader keeps open.
+enum class CgroupFiles : std::uint8_t { Statistics, Pressure, All };
+
 /// Values of all methods are as the kernel has them now. Errors of all methods: ENOENT: this kernel or
 /// hierarchy has no such file for the cgroup; ENODEV: the cgroup was removed; EINVAL, ERANGE: the file holds
 /// what it cannot hold. No method allocates unless it fails.
 class Cgroup {
  public:
-  /// Opens every file that exists. ENOENT: no such cgroup in the reference hierarchy.
-  static Result<Cgroup> open(const CgroupLayout& layout, std::string path);
+  /// Opens every file that exists. ENOENT: no such cgroup in the reference hierarchy. EMFILE, ENFILE: no
+  /// descriptors left.
+  static Result<Cgroup> open(const CgroupLayout& layout, std::string path,
+                             CgroupFiles files = CgroupFiles::All);
 
   const std::string& path() const { return path_; }
   /// Of its directory in the reference hierarchy: the target's identity.
@@ -61,8 +64,11 @@ class Cgroup {
   Result<PressureTotals> memory_pressure() const { return pressure(File::MemoryPressure); }
   Result<PressureTotals> io_pressure() const { return pressure(File::IoPressure); }
 
-  /// Tries again to open files that were absent: a controller may have been enabled since.
-  void open_missing();
+  /// Tries again to open files that were absent: a controller may have been enabled since, and on v1 runtimes
+  /// make a cgroup in one hierarchy after another. EMFILE, ENFILE.
+  Result<void> open_missing();
+  /// Every file that the layout has hierarchies for is open.
+  bool complete() const { return complete_; }
 
  private:
   enum class File : std::uint8_t {
@@ -86,13 +92,16 @@ class Cgroup {
   static constexpr std::size_t kFileCount = static_cast<std::size_t>(File::Count);
   struct FileName;
 
-  Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode);
+  Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode, CgroupFiles wanted);
   bool v2(CgroupController c) const { return versions_[static_cast<std::size_t>(c)] == CgroupVersion::V2; }
+  bool is_open(File file) const { return files_[static_cast<std::size_t>(file)].is_open(); }
   Result<std::string_view> read(File file, std::span<char> buffer) const;
   Result<PressureTotals> pressure(File file) const;
 
   std::string path_;
   std::uint64_t inode_ = 0;
+  CgroupFiles wanted_ = CgroupFiles::All;
+  bool complete_ = false;
   std::array<CgroupVersion, kControllerCount> versions_{};
   std::array<std::string, kControllerCount> directories_;
   std::array<KeptFile, kFileCount> files_;

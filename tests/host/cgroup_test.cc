@@ -44,7 +44,7 @@ TEST(CgroupV2, ReadsEveryFile) {
   const auto cgroup = host.cgroup("/a");
   ASSERT_TRUE(cgroup);
   EXPECT_EQ(cgroup->cpu_stat()->usage_us, 5u);
-  EXPECT_TRUE(cgroup->cpu_stat()->bandwidth);
+  EXPECT_TRUE(cgroup->cpu_stat()->has_bandwidth);
   EXPECT_EQ(cgroup->cpu_stat()->throttled_us, 77u);
   EXPECT_DOUBLE_EQ(*cgroup->cpu_limit(), 0.5);
   EXPECT_EQ(*cgroup->memory_usage(), 1000u);
@@ -101,7 +101,7 @@ TEST(CpuStat, KeepsUsageWhereTheControllerIsOff) {
   const auto stat = host.cgroup("/a")->cpu_stat();
   ASSERT_TRUE(stat);
   EXPECT_EQ(stat->usage_us, 5u);
-  EXPECT_FALSE(stat->bandwidth);
+  EXPECT_FALSE(stat->has_bandwidth);
 }
 TEST(CpuStat, RejectsTrailingGarbage) {
   EXPECT_EQ(code_of(v2({file("cpu.stat", "usage_usec 5 us\n")}).cgroup("/a")->cpu_stat()),
@@ -145,7 +145,8 @@ TEST(Cgroup, FindsFilesOfAControllerThatWasEnabledLater) {
   auto cgroup = host.cgroup("/a");
   EXPECT_EQ(code_of(cgroup->memory_usage()), errc::no_such_file_or_directory);
   host.write("sys/fs/cgroup/a/memory.current", "7\n");
-  cgroup->open_missing();
+  EXPECT_FALSE(cgroup->complete());
+  ASSERT_TRUE(cgroup->open_missing());
   EXPECT_EQ(*cgroup->memory_usage(), 7u);
 }
 

@@ -55,8 +55,12 @@ class FakeHost {
  public:
   FakeHost(std::initializer_list<FakeEntry> entries) : FakeHost(std::vector<FakeEntry>(entries)) {}
   explicit FakeHost(const std::vector<FakeEntry>& entries) {
-    std::string name = (std::filesystem::temp_directory_path() / "flash-fake-host-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp " + name);
+    // In memory where that is possible: trees are small, short-lived and many.
+    std::string name = "/dev/shm/flash-fake-host-XXXXXX";
+    if (!::mkdtemp(name.data())) {
+      name = (std::filesystem::temp_directory_path() / "flash-fake-host-XXXXXX").string();
+      if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp " + name);
+    }
     path_ = name;
     add("", entries);
   }

@@ -1,0 +1,61 @@
+// Purpose: CPU, memory, I/O and task numbers of Cgroup targets, from cgroup v2 or v1.
+// Ownership: keeps a dozen descriptors per target open until untrack(). Thread rule: the control loop's
+// thread.
+#pragma once
+
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "collectors/rate.h"
+#include "core/ports.h"
+#include "host/cgroup.h"
+#include "host/cgroup_layout.h"
+
+namespace flash {
+
+struct CgroupCollectorOptions {
+  /// memory.stat costs as much as all other files together (6 to 9 us on v1), and inactive file pages change
+  /// slowly: the last value counts as good for this long.
+  Duration memory_stat_every = std::chrono::seconds(5);
+  /// io.stat and blkio files walk all devices. With shorter ticks the last rate counts as good meanwhile.
+  Duration io_every = std::chrono::milliseconds(900);
+};
+
+class CgroupCollector final : public Collector {
+ public:
+  /// `layout` is copied; no cgroups at all: pass a default-constructed one, every target is ignored then.
+  explicit CgroupCollector(CgroupLayout layout, CgroupCollectorOptions options = {});
+
+  std::string_view name() const override { return "cgroup"; }
+  void track(const Target& target) override;
+  void untrack(TargetId id) override;
+  /// Allocates nothing, but for opening files that appeared later.
+  void collect(Now now, ObservationTable& table) override;
+  std::vector<Degraded> degraded() const override;
+
+ private:
+  struct State {
+    Cgroup cgroup;
+    bool gone = false;
+    std::uint64_t ticks = 0;
+    Duration last{};
+    Counter usage, periods, throttled, throttled_time, limit_hits, oom_kills, read, written;
+    double inactive_file = 0;
+    Sample inactive;  // validity of inactive_file
+    Duration inactive_at{};
+    Sample read_rate, write_rate;
+    Duration io_at{};
+  };
+  void collect_one(Now now, State& state, Observation& out);
+  void collect_cpu(double interval_s, State& state, Observation& out);
+  void collect_memory(Now now, double interval_s, State& state, Observation& out);
+  void collect_io(Now now, State& state, Observation& out);
+
+  CgroupLayout layout_;
+  CgroupCollectorOptions options_;
+  std::unordered_map<TargetId, State> states_;
+  bool out_of_files_ = false;
+};
+
+}  // namespace flash

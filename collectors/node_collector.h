@@ -1,0 +1,45 @@
+// Purpose: the node's CPU use and available memory, written into every target's observation, and the CPU use
+// of CpuSet targets. (The node's pressure: pressure_collector.h.) Ownership: keeps /proc/stat and
+// /proc/meminfo open. Thread rule: the control loop's thread.
+#pragma once
+
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "collectors/rate.h"
+#include "core/ports.h"
+#include "host/file_io.h"
+#include "host/host_root.h"
+#include "host/parse.h"
+
+namespace flash {
+
+class NodeCollector final : public Collector {
+ public:
+  explicit NodeCollector(const HostRoot& root);
+
+  std::string_view name() const override { return "node"; }
+  void track(const Target& target) override;
+  void untrack(TargetId id) override;
+  void collect(Now now, ObservationTable& table) override;
+  std::vector<Degraded> degraded() const override;
+
+ private:
+  Sample read_total(double interval_s);
+  Sample read_available();
+  Sample usage_of(const std::vector<int>& cpus) const;
+
+  KeptFile stat_, meminfo_;
+  std::vector<char> buffer_;
+  double ticks_per_second_;  // USER_HZ
+  Counter busy_;
+  std::vector<CpuTicks> ticks_;    // by CPU number, as far as targets need
+  std::vector<Counter> counters_;  // the same
+  std::vector<Sample> usage_;      // cores, the same; Missing: offline
+  std::unordered_map<TargetId, std::vector<int>> cpu_sets_;
+  bool first_ = true;
+  Duration last_{};
+};
+
+}  // namespace flash

@@ -1,0 +1,31 @@
+#include "collectors/registry.h"
+
+#include "collectors/cgroup_collector.h"
+#include "collectors/node_collector.h"
+#include "collectors/pressure_collector.h"
+
+namespace flash {
+namespace {
+
+using Made = std::unique_ptr<Collector>;
+using Context = const CollectorContext&;
+
+constexpr CollectorEntry kCollectors[] = {
+    {"cgroup", [](Context c) -> Made { return std::make_unique<CgroupCollector>(*c.layout); }},
+    {"pressure", [](Context c) -> Made { return std::make_unique<PressureCollector>(*c.root, *c.layout); }},
+    {"node", [](Context c) -> Made { return std::make_unique<NodeCollector>(*c.root); }},
+};
+
+}  // namespace
+
+std::span<const CollectorEntry> collector_registry() {
+  return kCollectors;
+}
+
+std::vector<std::unique_ptr<Collector>> build_collectors(const CollectorContext& context) {
+  std::vector<std::unique_ptr<Collector>> collectors;
+  for (const auto& entry : collector_registry()) collectors.push_back(entry.create(context));
+  return collectors;
+}
+
+}  // namespace flash

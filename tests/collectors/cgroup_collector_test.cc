@@ -1,0 +1,163 @@
+#include "collectors/cgroup_collector.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/fake_host.h"
+
+namespace flash {
+namespace {
+
+std::string cpu_stat(int usage, int periods = 0, int throttled = 0, int throttled_us = 0) {
+  return "usage_usec " + std::to_string(usage) + "\nnr_periods " + std::to_string(periods) +
+         "\nnr_throttled " + std::to_string(throttled) + "\nthrottled_usec " + std::to_string(throttled_us) +
+         "\n";
+}
+
+/// A v2 host with one cgroup /a, its target, and a clock of whole seconds.
+class CgroupCollectorTest : public ::testing::Test {
+ protected:
+  CgroupCollectorTest() {
+    target_.cgroup = "/a";
+    target_.id = {TargetKind::Cgroup, host_.cgroup("/a")->inode()};
+    collector_.track(target_);
+  }
+  void set(const std::string& file, const std::string& text) { host_.write("sys/fs/cgroup/a/" + file, text); }
+  Observation& at(double s) {
+    table_[target_.id];
+    collector_.collect({from_seconds(s), {}}, table_);
+    return table_[target_.id];
+  }
+
+  FakeHost host_{cgroup_v2(
+      {dir("a", {file("cpu.stat", cpu_stat(0)), file("cpu.max", "max 100000\n"),
+                 file("memory.current", "1000\n"), file("memory.high", "max\n"), file("memory.max", "max\n"),
+                 file("memory.stat", "inactive_file 300\n"), file("memory.events", "high 0\noom_kill 0\n"),
+                 file("io.stat", ""), file("pids.current", "3\n")})})};
+  CgroupCollector collector_{*host_.layout()};
+  Target target_;
+  ObservationTable table_;
+};
+
+TEST_F(CgroupCollectorTest, GivesStatesAtOnceAndRatesFromTheSecondTick) {
+  const auto& first = at(10);
+  EXPECT_EQ(first[Signal::CpuUsage].validity, Validity::Missing);
+  EXPECT_TRUE(std::isinf(first[Signal::CpuLimit].value));
+  EXPECT_EQ(first[Signal::MemoryUsage].value, 1000);
+  EXPECT_EQ(first[Signal::MemoryWorkingSet].value, 700);
+  EXPECT_EQ(first[Signal::Pids].value, 3);
+
+  set("cpu.stat", cpu_stat(3'000'000, 20, 5, 500'000));
+  set("cpu.max", "50000 100000\n");
+  set("memory.events", "high 8\noom_kill 1\n");
+  set("io.stat", "8:0 rbytes=4096 wbytes=0 rios=1 wios=0\n");
+  const auto& second = at(12);
+  EXPECT_DOUBLE_EQ(second[Signal::CpuUsage].value, 1.5);
+  EXPECT_TRUE(second[Signal::CpuUsage].trusted());
+  EXPECT_DOUBLE_EQ(second[Signal::CpuLimit].value, 0.5);
+  EXPECT_DOUBLE_EQ(second[Signal::CpuThrottled].value, 0.25);
+  EXPECT_DOUBLE_EQ(second[Signal::CpuThrottledTime].value, 0.25);
+  EXPECT_DOUBLE_EQ(second[Signal::MemoryHighEvents].value, 4);
+  EXPECT_DOUBLE_EQ(second[Signal::MemoryOomKills].value, 1);
+  EXPECT_DOUBLE_EQ(second[Signal::IoReadBytes].value, 2048);
+  EXPECT_DOUBLE_EQ(second[Signal::IoWriteBytes].value, 0);
+}
+
+TEST_F(CgroupCollectorTest, IsNotThrottledWhereNoPeriodEnded) {
+  at(1);
+  const auto& out = at(2);
+  EXPECT_TRUE(out[Signal::CpuThrottled].trusted());
+  EXPECT_EQ(out[Signal::CpuThrottled].value, 0);
+}
+
+TEST_F(CgroupCollectorTest, DistrustsACounterThatWentBackwardsForOneTick) {
+  set("cpu.stat", cpu_stat(1000));
+  at(1);
+  set("cpu.stat", cpu_stat(10));
+  EXPECT_EQ(at(2)[Signal::CpuUsage].validity, Validity::Invalid);
+  set("cpu.stat", cpu_stat(1'000'010));
+  EXPECT_DOUBLE_EQ(at(3)[Signal::CpuUsage].value, 1);
+}
+
+TEST_F(CgroupCollectorTest, DistrustsTextThatIsNoNumber) {
+  at(1);
+  set("memory.current", "many\n");
+  EXPECT_EQ(at(2)[Signal::MemoryUsage].validity, Validity::Invalid);
+  EXPECT_TRUE(at(2)[Signal::CpuUsage].validity != Validity::Invalid);
+}
+
+TEST_F(CgroupCollectorTest, ShowsNothingOfAVanishedCgroup) {
+  at(1);
+  host_.remove("sys/fs/cgroup/a");
+  const auto& out = at(2);
+  for (const auto signal : {Signal::CpuUsage, Signal::CpuLimit, Signal::MemoryUsage, Signal::MemoryWorkingSet,
+                            Signal::IoReadBytes, Signal::Pids})
+    EXPECT_EQ(out[signal].validity, Validity::Missing) << traits(signal).name;
+  EXPECT_TRUE(collector_.degraded().empty());
+}
+
+TEST_F(CgroupCollectorTest, DoesNotTakeARecreatedCgroupForTheOldOne) {
+  collector_.untrack(target_.id);
+  ++target_.id.value;
+  collector_.track(target_);
+  EXPECT_EQ(at(1)[Signal::MemoryUsage].validity, Validity::Missing);
+}
+
+TEST_F(CgroupCollectorTest, ReadsMemoryStatEveryFifthSecond) {
+  at(0);
+  set("memory.stat", "inactive_file 500\n");
+  EXPECT_EQ(at(4)[Signal::MemoryWorkingSet].value, 700);
+  EXPECT_EQ(at(5)[Signal::MemoryWorkingSet].value, 500);
+}
+
+TEST_F(CgroupCollectorTest, HoldsIoRatesBetweenShortTicks) {
+  at(0);
+  set("io.stat", "8:0 rbytes=1000 wbytes=0\n");
+  at(1);
+  set("io.stat", "8:0 rbytes=9000 wbytes=0\n");
+  EXPECT_EQ(at(1.1)[Signal::IoReadBytes].value, 1000);
+  EXPECT_EQ(at(2)[Signal::IoReadBytes].value, 8000);
+}
+
+TEST_F(CgroupCollectorTest, FindsFilesThatAppearSoonAfterTheCgroup) {
+  host_.add("sys/fs/cgroup/b", {file("cpu.stat", cpu_stat(0))});
+  Target other;
+  other.cgroup = "/b";
+  other.id = {TargetKind::Cgroup, host_.cgroup("/b")->inode()};
+  collector_.track(other);
+  table_[other.id];
+  at(1);
+  EXPECT_EQ(table_[other.id][Signal::MemoryUsage].validity, Validity::Missing);
+  host_.write("sys/fs/cgroup/b/memory.current", "7\n");
+  at(2);
+  EXPECT_EQ(table_[other.id][Signal::MemoryUsage].value, 7);
+}
+
+TEST(CgroupCollector, SaysThatThereAreNoCgroups) {
+  CgroupCollector collector{CgroupLayout()};
+  Target target;
+  target.cgroup = "/a";
+  collector.track(target);
+  EXPECT_EQ(collector.degraded().size(), 1u);
+}
+
+TEST(CgroupCollector, ReadsCpuacctWhereCpuHasNoStatistics) {
+  FakeHost host{cgroup_v1("cpu", {dir("a")}),
+                cgroup_v1("cpuacct", {dir("a", {file("cpuacct.usage", "0\n")})})};
+  CgroupCollector collector{*host.layout()};
+  Target target;
+  target.cgroup = "/a";
+  target.id = {TargetKind::Cgroup, host.cgroup("/a")->inode()};
+  collector.track(target);
+  ObservationTable table;
+  auto& out = table[target.id];
+  collector.collect({from_seconds(1), {}}, table);
+  host.write("sys/fs/cgroup/cpuacct/a/cpuacct.usage", "500000000\n");
+  collector.collect({from_seconds(2), {}}, table);
+  EXPECT_DOUBLE_EQ(out[Signal::CpuUsage].value, 0.5);
+  EXPECT_EQ(out[Signal::CpuThrottled].validity, Validity::Missing);
+}
+
+}  // namespace
+}  // namespace flash
