@@ -18,10 +18,8 @@ json as_time(const json& v) {
   return v.is_number() ? time_json(v.get<std::uint64_t>()) : json();
 }
 json as_container(const json& v) {
-  json out = {{"runtime", ""}, {"id", ""}, {"name", ""}, {"pod_uid", ""}};
-  if (v.is_array() && v.size() == 4)
-    out = {{"runtime", v[0]}, {"id", v[1]}, {"name", v[2]}, {"pod_uid", v[3]}};
-  return out;
+  if (!v.is_array() || v.size() != 4 || v[0] == "") return nullptr;
+  return {{"runtime", v[0]}, {"id", v[1]}, {"name", v[2]}, {"pod_uid", v[3]}};
 }
 json as_knobs(const json& v) {
   json out = json::object();

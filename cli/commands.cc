@@ -119,7 +119,7 @@ Exit print_agent(BusClient& bus, const Invocation& i, const Style& style) {
   for (const char* key : {"target", "name", "task", "application", "rule", "cgroup", "unit", "owner", "mode"})
     if (a[key] != "") rows.push_back({{key}, {text_of(a[key])}});
   const json& container = a["container"];
-  if (container["runtime"] != "")
+  if (!container.is_null())
     rows.push_back({{"container"},
                     {text_of(container["runtime"]) + " " + text_of(container["name"]) + " " +
                      text_of(container["id"])}});

@@ -14,6 +14,8 @@
 #include <optional>
 #include <utility>
 
+#include "policy/decision_json.h"
+
 namespace flash {
 
 extern const std::string_view kOrgFlashdXml;  // daemon/dbus/introspection.cc.in
@@ -540,10 +542,10 @@ struct DbusTables {
     if (int r = read_count(call, error, n); r < 0) return r;
     std::vector<std::string> lines;
     const auto* history = s.loop.history(s.found.target->id);
-    if (history && s.callbacks.decision_json)
+    if (history)
       for (std::size_t i = history->size() - std::min<std::size_t>(n, history->size()); i < history->size();
            ++i)
-        lines.push_back(s.callbacks.decision_json(*s.found.target, (*history)[i]));
+        lines.push_back(to_json_text((*history)[i], *s.found.target));
     return reply_strings(call, s.bus, lines);
   }
 

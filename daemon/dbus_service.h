@@ -47,7 +47,6 @@ struct DbusCallbacks {
   std::function<Duration()> period;
   std::function<std::uint64_t()> ticks;
   std::function<Duration()> tick_duration;
-  std::function<std::string(const Target&, const Decision&)> decision_json;
   std::function<void(const ChangeRecord&)> log;
 };
 
