@@ -1,0 +1,271 @@
+// Collectors against the running kernel. Needs root: a cgroup of our own, perf events, a socket.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "collectors/perf_collector.h"
+#include "collectors/statsd_collector.h"
+#include "host/cgroup_layout.h"
+#include "host/file_io.h"
+
+namespace flash {
+namespace {
+
+using namespace std::chrono_literals;
+
+Now now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return {std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec), {}};
+}
+
+/// A cgroup of our own in the unified hierarchy, which has perf_event on every host where no v1 one has.
+class OwnCgroup {
+ public:
+  explicit OwnCgroup(const std::string& mount) {
+    name_ = "/flashd-test-perf-" + std::to_string(::getpid());
+    directory_ = mount + name_;
+    made_ = ::mkdir(directory_.c_str(), 0755) == 0;
+  }
+  ~OwnCgroup() { remove(); }
+  void remove() {
+    if (made_) ::rmdir(directory_.c_str());
+    made_ = false;
+  }
+  bool made() const { return made_; }
+  const std::string& name() const { return name_; }
+  const std::string& directory() const { return directory_; }
+
+ private:
+  std::string name_, directory_;
+  bool made_ = false;
+};
+
+/// Alternates 20 ms of work with 5 ms of sleep, in the cgroup, until it is destroyed.
+class BusyChild {
+ public:
+  explicit BusyChild(const OwnCgroup& cgroup) {
+    const std::string procs = cgroup.directory() + "/cgroup.procs";
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::alarm(60);  // never outlives a test that was killed for long
+    const int fd = ::open(procs.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || ::write(fd, "0", 1) != 1) ::_exit(1);
+    for (;;) {
+      const auto end = std::chrono::steady_clock::now() + 20ms;
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      ::usleep(5000);
+    }
+  }
+  ~BusyChild() { stop(); }
+  void stop() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  /// CPU seconds so far.
+  double cpu_seconds() const {
+    clockid_t clock;
+    timespec t{};
+    if (::clock_getcpuclockid(pid_, &clock) != 0 || ::clock_gettime(clock, &t) != 0) return -1;
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+  }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+class PerfOnThisKernel : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto layout = CgroupLayout::detect(HostRoot());
+    ASSERT_TRUE(layout) << layout.error().message();
+    layout_ = *std::move(layout);
+    ASSERT_EQ(layout_.version(CgroupController::Pressure), CgroupVersion::V2);
+    mount_ = layout_.mount(CgroupController::Pressure);
+  }
+  static Target cgroup_target(const OwnCgroup& cgroup) {
+    Target target;
+    target.id = {TargetKind::Cgroup, *inode_of(cgroup.directory())};
+    target.cgroup = cgroup.name();
+    return target;
+  }
+  CgroupLayout layout_;
+  std::string mount_;
+};
+
+TEST_F(PerfOnThisKernel, CountsTaskClockAndContextSwitchesOfACgroup) {
+  OwnCgroup cgroup(mount_);
+  ASSERT_TRUE(cgroup.made()) << cgroup.directory();
+  const Target target = cgroup_target(cgroup);
+  PerfCollector perf(HostRoot(), &layout_);
+  perf.track(target);
+  ASSERT_GT(perf.open_fds(), 0u);
+  ObservationTable table;
+  const Observation& o = table[target.id];
+
+  BusyChild child(cgroup);
+  std::this_thread::sleep_for(100ms);
+  perf.collect(now(), table);
+  EXPECT_EQ(o[Signal::TaskClock].validity, Validity::Missing) << "a rate needs two ticks";
+  const double cpu_before = child.cpu_seconds();
+  const Now before = now();
+  std::this_thread::sleep_for(1s);
+  perf.collect(now(), table);
+  const double cores = (child.cpu_seconds() - cpu_before) / seconds(now().mono - before.mono);
+
+  ASSERT_EQ(o[Signal::TaskClock].validity, Validity::Good);
+  EXPECT_GT(cores, 0.05) << "the child did not run";
+  // A running child's clock moves between the two reads; 10 % of a core is far more than that.
+  EXPECT_NEAR(o[Signal::TaskClock].value, cores, 0.1);
+  ASSERT_EQ(o[Signal::ContextSwitches].validity, Validity::Good);
+  EXPECT_GT(o[Signal::ContextSwitches].value, 5);  // it sleeps some 40 times per second of its own time
+  // Either there is a PMU, or it is said that there is none; never a made-up number.
+  if (o[Signal::Instructions].validity == Validity::Missing) {
+    ASSERT_FALSE(perf.degraded().empty());
+    EXPECT_THAT(perf.degraded()[0].reason, testing::HasSubstr("instructions and cycles are not measured"));
+  } else {
+    EXPECT_GT(o[Signal::Instructions].value, 0);
+  }
+}
+
+TEST_F(PerfOnThisKernel, AnIdleCgroupCountsZeroAndAVanishedOneIsMissing) {
+  OwnCgroup cgroup(mount_);
+  ASSERT_TRUE(cgroup.made());
+  const Target target = cgroup_target(cgroup);
+  PerfCollector perf(HostRoot(), &layout_);
+  perf.track(target);
+  ObservationTable table;
+  const Observation& o = table[target.id];
+  perf.collect({1s, {}}, table);
+  perf.collect({2s, {}}, table);
+  EXPECT_EQ(o[Signal::TaskClock].validity, Validity::Good);
+  EXPECT_EQ(o[Signal::TaskClock].value, 0);
+  cgroup.remove();
+  perf.collect({3s, {}}, table);
+  EXPECT_EQ(o[Signal::TaskClock].validity, Validity::Missing);
+  perf.untrack(target.id);
+  EXPECT_EQ(perf.open_fds(), 0u);
+}
+
+TEST_F(PerfOnThisKernel, LeavesOutTargetsBeyondItsDescriptorsAndTakesThemWhenSomeAreFree) {
+  OwnCgroup cgroup(mount_);
+  ASSERT_TRUE(cgroup.made());
+  Target first = cgroup_target(cgroup), second = first;
+  second.id.value += 1;
+  std::size_t needed = 0;
+  {
+    PerfCollector perf(HostRoot(), &layout_);
+    perf.track(first);
+    needed = perf.open_fds();
+  }
+  PerfCollector perf(HostRoot(), &layout_, {.max_fds = needed + needed / 2});
+  perf.track(first);
+  perf.track(second);
+  EXPECT_EQ(perf.open_fds(), needed);
+  const auto beyond = [&] {
+    for (const Degraded& d : perf.degraded())
+      if (d.reason.find("1 target: beyond the budget") == 0) return true;
+    return false;
+  };
+  EXPECT_TRUE(beyond());
+  perf.untrack(first.id);
+  ObservationTable table;
+  perf.collect({1s, {}}, table);
+  EXPECT_EQ(perf.open_fds(), needed);
+  EXPECT_FALSE(beyond());
+}
+
+TEST_F(PerfOnThisKernel, CountsContextSwitchesOfACpuSet) {
+  Target target;
+  target.id = {TargetKind::CpuSet, 1};
+  target.cpus = {0};
+  PerfCollector perf(HostRoot(), nullptr);
+  perf.track(target);
+  ASSERT_GT(perf.open_fds(), 0u);
+  ObservationTable table;
+  const Observation& o = table[target.id];
+  perf.collect(now(), table);
+  std::this_thread::sleep_for(300ms);
+  perf.collect(now(), table);
+  EXPECT_EQ(o[Signal::ContextSwitches].validity, Validity::Good);
+  EXPECT_EQ(o[Signal::TaskClock].validity, Validity::Missing);
+}
+
+TEST(StatsdOnThisKernel, TakesLinesOfAnotherUserAndSurvivesAFlood) {
+  std::string pattern = "/tmp/flashd-test-statsd-XXXXXX";
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  ASSERT_EQ(::chmod(pattern.c_str(), 0755), 0);
+  StatsdOptions options;
+  options.socket = pattern + "/statsd.sock";
+  {
+    auto opened = StatsdCollector::open(options);
+    ASSERT_TRUE(opened) << opened.error().message();
+    StatsdCollector& statsd = **opened;
+    Target target;
+    target.application = "web";
+    statsd.track(target);
+    ObservationTable table;
+    const Observation& o = table[target.id];
+    statsd.collect(now(), table);
+
+    constexpr int kLines = 20000;
+    const pid_t sender = ::fork();
+    if (sender == 0) {
+      ::alarm(60);
+      if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(2);
+      const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+      sockaddr_un address{};
+      address.sun_family = AF_UNIX;
+      std::snprintf(address.sun_path, sizeof address.sun_path, "%s", options.socket.c_str());
+      if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) ::_exit(3);
+      char line[64];
+      for (int i = 0; i < kLines; ++i) {
+        const int size = i % 2 ? std::snprintf(line, sizeof line, "latency:%d|ms|#app:web", i % 100 + 1)
+                               : std::snprintf(line, sizeof line, "garbage %d", i);
+        if (::send(fd, line, static_cast<std::size_t>(size), 0) != size) ::_exit(4);
+      }
+      ::_exit(0);
+    }
+    std::size_t most = 0;
+    const auto deadline = std::chrono::steady_clock::now() + 30s;
+    while (statsd.counters().lines < kLines && std::chrono::steady_clock::now() < deadline) {
+      pollfd poll{statsd.fds()[0], POLLIN, 0};
+      ASSERT_GE(::poll(&poll, 1, 1000), 0);
+      most = std::max(most, statsd.drain());
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(sender, &status, 0), sender);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    EXPECT_EQ(statsd.counters().lines, static_cast<std::uint64_t>(kLines));
+    EXPECT_EQ(statsd.counters().malformed, kLines / 2u);
+    EXPECT_EQ(statsd.counters().used, kLines / 2u);
+    EXPECT_LE(most, options.max_datagrams_per_drain);
+    statsd.collect(now(), table);
+    EXPECT_NEAR(o[Signal::LatencyP50].value, 50, 1.01);  // odd i: 2, 4, ... 100
+    EXPECT_NEAR(o[Signal::LatencyP99].value, 100, 1.01);
+    EXPECT_GT(o[Signal::RequestRate].value, 0);
+  }
+  EXPECT_FALSE(std::filesystem::exists(options.socket));
+  std::filesystem::remove_all(pattern);
+}
+
+}  // namespace
+}  // namespace flash
