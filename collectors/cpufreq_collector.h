@@ -1,0 +1,47 @@
+// Purpose: CPU frequency now and its limits: of a CpuSet over the policies of its CPUs, of a cgroup over all
+// policies of the node (its tasks may run anywhere).
+//   /sys/devices/system/cpu/cpufreq/policyN/{scaling_cur_freq,scaling_min_freq,scaling_max_freq}, kHz
+//   (Documentation/admin-guide/pm/cpufreq.rst)
+// Frequency is the mean of the policies, FrequencyMin their lowest minimum, FrequencyMax their highest
+// maximum. Ownership: keeps three descriptors per policy. Thread rule: one thread, the control loop's.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/ports.h"
+#include "host/file_io.h"
+#include "host/host_root.h"
+
+namespace flash {
+
+class CpufreqCollector final : public Collector {
+ public:
+  explicit CpufreqCollector(const HostRoot& root);
+
+  std::string_view name() const override { return "cpufreq"; }
+  void track(const Target& target) override;
+  void untrack(TargetId id) override;
+  void collect(Now now, ObservationTable& table) override;
+  std::vector<Degraded> degraded() const override;
+
+ private:
+  enum File : std::uint8_t { Current, Min, Max, FileCount };
+  struct Policy {
+    int number = 0;
+    std::vector<int> cpus;  // related_cpus: online and offline ones
+    KeptFile files[FileCount];
+    Sample samples[FileCount];  // of this tick; Missing while its CPUs are offline
+  };
+
+  void scan();
+  /// False: the policy is gone (driver changed, CPUs removed).
+  bool read(Policy& policy) const;
+
+  HostRoot root_;
+  std::vector<Policy> policies_;                            // by number
+  std::unordered_map<TargetId, std::vector<int>> targets_;  // CPUs; empty: all
+};
+
+}  // namespace flash
