@@ -1,8 +1,11 @@
 #include "collectors/registry.h"
 
 #include "collectors/cgroup_collector.h"
+#include "collectors/cpufreq_collector.h"
 #include "collectors/node_collector.h"
+#include "collectors/perf_collector.h"
 #include "collectors/pressure_collector.h"
+#include "collectors/rapl_collector.h"
 
 namespace flash {
 namespace {
@@ -14,6 +17,10 @@ constexpr CollectorEntry kCollectors[] = {
     {"cgroup", [](Context c) -> Made { return std::make_unique<CgroupCollector>(*c.layout); }},
     {"pressure", [](Context c) -> Made { return std::make_unique<PressureCollector>(*c.root, *c.layout); }},
     {"node", [](Context c) -> Made { return std::make_unique<NodeCollector>(*c.root); }},
+    // After cgroup: it compares its CPU time with cpu.stat's.
+    {"perf", [](Context c) -> Made { return std::make_unique<PerfCollector>(*c.root, c.layout); }},
+    {"cpufreq", [](Context c) -> Made { return std::make_unique<CpufreqCollector>(*c.root); }},
+    {"rapl", [](Context c) -> Made { return std::make_unique<RaplCollector>(*c.root); }},
 };
 
 }  // namespace
