@@ -66,6 +66,7 @@ struct KnobInfo {
 struct KnobReading {
   double value = 0;  // natural unit
   std::string raw;   // exact text(s) from the kernel or bus: what restore() writes back
+  std::string mode;  // what must stay with it for value to mean what we meant (the governor); may be empty
 };
 
 /// One way to read and write knobs: cgroupfs (libcgroup), systemd (D-Bus), cpufreq (libcpupower).

@@ -1,0 +1,100 @@
+#include "actuators/restore.h"
+
+#include <algorithm>
+#include <string>
+
+#include "actuators/setting_text.h"
+#include "host/file_io.h"
+
+namespace flash {
+namespace {
+
+KnobDriver* driver_of(std::span<KnobDriver* const> drivers, const std::string& name) {
+  for (KnobDriver* d : drivers)
+    if (d->name() == name) return d;
+  return nullptr;
+}
+
+}  // namespace
+
+RestoreReport::Item restore_knob(KnobDriver& driver, const LedgerEntry& entry) {
+  RestoreReport::Item item{entry.ref, false, {}};
+  const KnobKind kind = entry.ref.kind;
+  const auto now = driver.read(entry.ref);
+  if (!now) {
+    item.restored = vanished(now.error());
+    item.message = item.restored ? "gone" : now.error().message();
+    return item;
+  }
+  if (now->raw == entry.raw) {
+    item.restored = true;
+    item.message = "was at its original, " + setting_text(kind, entry.original);
+    return item;
+  }
+  // An open intent may have been rounded by the kernel, so any value can be what it left.
+  if (!entry.open_intent && !same_setting(kind, now->value, entry.confirmed)) {
+    item.restored = true;
+    item.message = "changed by someone else since (now " + setting_text(kind, now->value) + ", ours was " +
+                   setting_text(kind, entry.confirmed) + "); left";
+    return item;
+  }
+  if (auto done = driver.restore(entry.ref, entry.raw); !done) {
+    item.restored = vanished(done.error());
+    item.message = item.restored ? "gone" : done.error().message();
+    return item;
+  }
+  const auto after = driver.read(entry.ref);
+  if (!after) {
+    item.restored = vanished(after.error());
+    item.message = item.restored ? "gone" : "written, but not read back: " + after.error().message();
+  } else if (after->raw == entry.raw) {
+    item.restored = true;
+    item.message = "restored to " + setting_text(kind, entry.original);
+  } else {
+    item.message = "written, but reads back as '" + after->raw + "' instead of '" + entry.raw + "'";
+  }
+  return item;
+}
+
+RestoreReport restore_knobs(std::span<KnobDriver* const> drivers, const std::vector<LedgerEntry>& entries) {
+  RestoreReport report;
+  for (const auto& e : entries) report.items.push_back({e.ref, false, {}});
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      auto& item = report.items[i];
+      if (item.restored) continue;
+      KnobDriver* driver = driver_of(drivers, entries[i].ref.driver);
+      if (!driver) {
+        item.message = "no driver '" + entries[i].ref.driver + "' here";
+        continue;
+      }
+      item = restore_knob(*driver, entries[i]);
+      progress |= item.restored;
+    }
+  }
+  return report;
+}
+
+LedgerRestore restore_from_ledger(Ledger& ledger, std::span<KnobDriver* const> drivers,
+                                  RestoreRequest request) {
+  LedgerRestore result;
+  result.previous_boot = ledger.previous_boot().size();
+  result.problems = ledger.problems();
+  if (request == RestoreRequest::Keep || (request == RestoreRequest::AsMarked && ledger.keep())) {
+    result.kept = true;
+    result.kept_because = ledger.keep_reason();
+    return result;
+  }
+  std::vector<LedgerEntry> entries;
+  for (const auto& [id, e] : ledger.entries()) entries.push_back(e);
+  result.report = restore_knobs(drivers, entries);
+  std::vector<std::uint64_t> done;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (result.report.items[i].restored) done.push_back(entries[i].id);
+  // A failure leaves entries whose knobs are at their originals: the next run finds nothing to do.
+  (void)ledger.drop(done);
+  return result;
+}
+
+}  // namespace flash

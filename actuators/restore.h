@@ -1,0 +1,42 @@
+// Purpose: puts back what the ledger says was there before, and proves it by reading back. Used by the board
+// for its own knobs and by `flashd --restore`, a fresh process without configuration. Ownership: borrows
+// drivers and ledger. Thread rule: one thread.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "actuators/ledger.h"
+#include "core/ports.h"
+
+namespace flash {
+
+/// One knob. `restored` is true when nothing of ours is in force any more: read back equals the original; or
+/// the knob is gone with its cgroup; or someone else has changed it since (neither the original nor what we
+/// last wrote or announced), which is left as it is and said in `message`.
+RestoreReport::Item restore_knob(KnobDriver& driver, const LedgerEntry& entry);
+
+/// All of them, again and again while that makes progress: v1 refuses a child's limit above its parent's, so
+/// one may have to wait for another.
+RestoreReport restore_knobs(std::span<KnobDriver* const> drivers, const std::vector<LedgerEntry>& entries);
+
+enum class RestoreRequest : std::uint8_t {
+  AsMarked,  // what the ledger's keep marker says; no marker: restore
+  Restore,   // whatever it says
+  Keep,      // whatever it says: only report
+};
+
+struct LedgerRestore {
+  RestoreReport report;
+  bool kept = false;                  // left in force for the next daemon, which resumes the leases
+  std::string kept_because;           // the marker's reason
+  std::size_t previous_boot = 0;      // entries of an earlier boot: nothing to put back
+  std::vector<std::string> problems;  // unreadable records of the ledger
+};
+
+/// The whole of `flashd --restore`. Idempotent. Entries that are proven restored leave the ledger, others
+/// stay.
+LedgerRestore restore_from_ledger(Ledger& ledger, std::span<KnobDriver* const> drivers,
+                                  RestoreRequest request);
+
+}  // namespace flash

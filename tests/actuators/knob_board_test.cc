@@ -1,0 +1,510 @@
+#include "actuators/knob_board.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+
+#include "tests/actuators/scripted_driver.h"
+#include "tests/actuators/temporary_folder.h"
+
+namespace flash {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr KnobKind kCpu = KnobKind::CpuLimit;
+constexpr KnobKind kMemory = KnobKind::MemoryLimit;
+
+Target cgroup(const std::string& path) {
+  Target t;
+  t.id = {TargetKind::Cgroup, std::hash<std::string>{}(path)};
+  t.name = t.cgroup = path;
+  return t;
+}
+
+Now at(double s) {
+  return {from_seconds(s), WallTime(from_seconds(1e9 + s))};
+}
+
+class Board : public ::testing::Test {
+ protected:
+  void adopt(const std::string& path) { ASSERT_TRUE(board().adopt(cgroup(path), rule)); }
+  KnobBoard& board() {
+    if (!board_) {
+      auto opened = Ledger::open(folder.path(), "boot");
+      if (!opened) std::abort();
+      ledger_.emplace(*std::move(opened));
+      board_.emplace(std::vector<KnobDriver*>{&driver}, *ledger_);
+    }
+    return *board_;
+  }
+  /// As after kill -9: nothing is tidied up.
+  void crash() {
+    board_.reset();
+    std::filesystem::copy_file(folder.path() + "/ledger", folder.path() + "/copy");
+    ledger_.reset();
+    std::filesystem::rename(folder.path() + "/copy", folder.path() + "/ledger");
+  }
+  const KnobView& view(const std::string& path, KnobKind kind = kCpu) {
+    for (const auto& v : board().knobs(cgroup(path).id))
+      if (v.kind == kind) return v;
+    std::abort();
+  }
+  KnobOutcome set(double s, const std::string& path, double value, KnobKind kind = kCpu) {
+    const KnobChange change{cgroup(path).id, kind, value};
+    return board().apply(at(s), std::span(&change, 1))[0];
+  }
+  double& kernel(const std::string& path, KnobKind kind = kCpu) {
+    return driver.values[ScriptedDriver::key(kind, path)];
+  }
+
+  TemporaryFolder folder;
+  ScriptedDriver driver;
+  Rule rule;
+  std::optional<Ledger> ledger_;
+  std::optional<KnobBoard> board_;
+};
+
+TEST_F(Board, WritesReadsBackAndRestores) {
+  adopt("/a");
+  board().observe(at(0));
+  EXPECT_TRUE(view("/a").writable);
+  const auto out = set(0, "/a", 2);
+  EXPECT_EQ(out.status, WriteStatus::Written) << out.message;
+  EXPECT_EQ(out.executed, 2);
+  EXPECT_EQ(view("/a").lease, LeaseState::Ours);
+  EXPECT_EQ(view("/a").original, kUnlimited);
+  EXPECT_EQ(view("/a").writes, 1u);
+  EXPECT_THAT(board().verify(), IsEmpty());
+  const auto report = board().restore_all();
+  EXPECT_TRUE(report.complete());
+  ASSERT_EQ(report.items.size(), 1u) << "memory was never written";
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+  EXPECT_THAT(ledger_->entries(), IsEmpty());
+  board().observe(at(1));
+  EXPECT_TRUE(view("/a").writable) << "control may be enabled again";
+}
+
+TEST_F(Board, SkipsWhatIsUnchanged) {
+  adopt("/a");
+  kernel("/a") = 2;
+  board().observe(at(0));
+  EXPECT_EQ(set(0, "/a", 2.001).status, WriteStatus::Unchanged);
+  EXPECT_THAT(driver.log, IsEmpty());
+  EXPECT_THAT(ledger_->entries(), IsEmpty());
+}
+
+TEST_F(Board, RefusesWhatIsNotAValue) {
+  adopt("/a");
+  board().observe(at(0));
+  for (double bad : {std::nan(""), -1.0, 0.0, 0.001})
+    EXPECT_EQ(set(0, "/a", bad).status, WriteStatus::Refused) << bad;
+  EXPECT_EQ(set(0, "/b", 1).status, WriteStatus::Refused);
+  EXPECT_EQ(set(0, "/a", 1, KnobKind::CpuFrequency).status, WriteStatus::Refused);
+  const KnobChange twice[] = {{cgroup("/a").id, kCpu, 1}, {cgroup("/a").id, kCpu, 2}};
+  EXPECT_EQ(board().apply(at(0), twice)[1].status, WriteStatus::Refused);
+  EXPECT_EQ(kernel("/a"), 1);
+}
+
+TEST_F(Board, GrowsParentsFirstAndShrinksChildrenFirst) {
+  for (const char* path : {"/p", "/p/c", "/p/c/d", "/q"}) {
+    adopt(path);
+    kernel(path) = 2;
+  }
+  board().observe(at(0));
+  const auto all = [&](double value, double q) {
+    driver.log.clear();
+    const KnobChange changes[] = {{cgroup("/p/c").id, kCpu, value},
+                                  {cgroup("/p").id, kCpu, value},
+                                  {cgroup("/q").id, kCpu, q},
+                                  {cgroup("/p/c/d").id, kCpu, value}};
+    for (const auto& o : board().apply(at(0), changes))
+      EXPECT_EQ(o.status, WriteStatus::Written) << o.message;
+  };
+  all(3, 1);
+  EXPECT_THAT(driver.log, ElementsAre("cpu-limit /q", "cpu-limit /p", "cpu-limit /p/c", "cpu-limit /p/c/d"));
+  all(1, 2);
+  EXPECT_THAT(driver.log, ElementsAre("cpu-limit /p/c/d", "cpu-limit /p/c", "cpu-limit /p", "cpu-limit /q"));
+}
+
+TEST_F(Board, UndoesTheWholeTargetAndThoseBelowItButNoStranger) {
+  for (const char* path : {"/p", "/p/c", "/q"}) {
+    adopt(path);
+    kernel(path) = 1;
+    kernel(path, kMemory) = 1000;
+  }
+  board().observe(at(0));
+  driver.fails[ScriptedDriver::key(kMemory, "/p")] = EBUSY;
+  const KnobChange changes[] = {{cgroup("/q").id, kCpu, 2},
+                                {cgroup("/p").id, kCpu, 2},
+                                {cgroup("/p").id, kMemory, 2000},
+                                {cgroup("/p/c").id, kCpu, 2}};
+  const auto out = board().apply(at(0), changes);
+  EXPECT_EQ(out[0].status, WriteStatus::Written);
+  EXPECT_EQ(out[1].status, WriteStatus::Undone);
+  EXPECT_EQ(out[1].executed, 1);
+  EXPECT_EQ(out[2].status, WriteStatus::Failed);
+  EXPECT_THAT(out[2].message, HasSubstr("busy"));
+  EXPECT_EQ(out[3].status, WriteStatus::Undone);
+  EXPECT_EQ(kernel("/q"), 2);
+  EXPECT_EQ(kernel("/p"), 1);
+  EXPECT_EQ(kernel("/p/c"), 1);
+  EXPECT_EQ(view("/p").lease, LeaseState::Unclaimed);
+  EXPECT_EQ(ledger_->entries().size(), 1u) << "only /q holds something of ours";
+}
+
+TEST_F(Board, AFailedUndoStaysInTheLedger) {
+  adopt("/p");
+  kernel("/p") = 1;
+  kernel("/p", kMemory) = 1000;
+  board().observe(at(0));
+  driver.fails[ScriptedDriver::key(kMemory, "/p")] = EBUSY;
+  driver.restore_fails[ScriptedDriver::key(kCpu, "/p")] = EIO;
+  const KnobChange changes[] = {{cgroup("/p").id, kCpu, 2}, {cgroup("/p").id, kMemory, 2000}};
+  const auto out = board().apply(at(0), changes);
+  EXPECT_EQ(out[0].status, WriteStatus::Failed);
+  EXPECT_EQ(out[0].executed, 2);
+  EXPECT_THAT(out[0].message, HasSubstr("undoing failed"));
+  driver.restore_fails.clear();
+  EXPECT_TRUE(board().restore_all().complete());
+  EXPECT_EQ(kernel("/p"), 1);
+}
+
+TEST_F(Board, AnUndoGoesBackToOurPreviousValue) {
+  adopt("/p");
+  board().observe(at(0));
+  set(0, "/p", 2);
+  kernel("/p", kMemory) = 1000;
+  board().observe(at(1));
+  driver.fails[ScriptedDriver::key(kMemory, "/p")] = EBUSY;
+  const KnobChange changes[] = {{cgroup("/p").id, kCpu, 3}, {cgroup("/p").id, kMemory, 2000}};
+  EXPECT_EQ(board().apply(at(1), changes)[0].status, WriteStatus::Undone);
+  EXPECT_EQ(kernel("/p"), 2);
+  board().observe(at(2));
+  EXPECT_EQ(view("/p").lease, LeaseState::Ours);
+  EXPECT_TRUE(board().restore_all().complete());
+  EXPECT_EQ(kernel("/p"), kUnlimited);
+}
+
+TEST_F(Board, WritesNothingWhenTheLedgerIsFull) {
+  adopt("/a");
+  adopt("/b");
+  board().observe(at(0));
+  ASSERT_EQ(set(0, "/b", 3).status, WriteStatus::Written);
+  driver.log.clear();
+  // No file may grow beyond what the ledger has: EFBIG stands for ENOSPC (tests/system has the full disk).
+  struct rlimit old {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto signal = std::signal(SIGXFSZ, SIG_IGN);
+  const auto size = std::filesystem::file_size(ledger_->path());
+  const struct rlimit tight { size + 20, old.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  const KnobChange changes[] = {{cgroup("/a").id, kCpu, 2}, {cgroup("/b").id, kCpu, 2}};
+  const auto out = board().apply(at(0), changes);
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, signal);
+  for (const auto& o : out) {
+    EXPECT_EQ(o.status, WriteStatus::Failed);
+    EXPECT_THAT(o.message, HasSubstr("ledger"));
+  }
+  EXPECT_THAT(driver.log, IsEmpty());
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+  ASSERT_FALSE(board().degraded().empty());
+  EXPECT_EQ(board().degraded()[0].part, "ledger");
+  EXPECT_EQ(std::filesystem::file_size(ledger_->path()), size) << "half a record was left";
+  EXPECT_EQ(set(1, "/a", 2).status, WriteStatus::Written) << "there is room again";
+  EXPECT_THAT(board().degraded(), IsEmpty());
+}
+
+TEST_F(Board, YieldsToAForeignValueAndTakesItAsTheOriginal) {
+  rule.lease.hold_s = 10;
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  kernel("/a") = 5;
+  board().observe(at(1));
+  EXPECT_EQ(view("/a").lease, LeaseState::Yielded);
+  EXPECT_FALSE(view("/a").writable);
+  EXPECT_THAT(view("/a").blocked_by, HasSubstr("5 cores"));
+  EXPECT_EQ(view("/a").original, 5);
+  EXPECT_THAT(ledger_->entries(), IsEmpty());
+  EXPECT_EQ(set(1, "/a", 3).status, WriteStatus::Refused);
+  board().observe(at(10));
+  EXPECT_EQ(view("/a").lease, LeaseState::Yielded);
+  board().observe(at(11.1));
+  EXPECT_EQ(view("/a").lease, LeaseState::Unclaimed);
+  EXPECT_EQ(set(12, "/a", 3).status, WriteStatus::Written);
+  board().restore_all();
+  EXPECT_EQ(kernel("/a"), 5) << "the operator's value, not the one before";
+}
+
+TEST_F(Board, RefusesWhatChangedBetweenObserveAndApply) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  kernel("/a") = 5;
+  EXPECT_EQ(set(0, "/a", 3).status, WriteStatus::Refused);
+  EXPECT_EQ(kernel("/a"), 5);
+}
+
+TEST_F(Board, EveryNewForeignValueStartsTheHoldAnew) {
+  rule.lease.hold_s = 10;
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  for (int s = 1; s <= 50; ++s) {
+    if (s % 5 == 1) kernel("/a") = 3 + s;
+    board().observe(at(s));
+    EXPECT_EQ(view("/a").lease, LeaseState::Yielded) << s;
+  }
+}
+
+TEST_F(Board, ARewriterInALoopMakesUsYieldEverLonger) {
+  rule.lease.hold_s = 10;
+  adopt("/a");
+  int writes = 0;
+  for (int s = 0; s < 1000; ++s) {
+    board().observe(at(s));
+    if (set(s, "/a", 2).status == WriteStatus::Written) ++writes;
+    if (s % 3 == 2) kernel("/a") = 5;  // another program that insists
+  }
+  // 10 + 20 + ... + 320 s of holds fit into 1000 s; without doubling there would be some 80 writes.
+  EXPECT_LE(writes, 8);
+  EXPECT_GE(writes, 5);
+}
+
+TEST_F(Board, TheHoldIsShortAgainAfterOursHasStood) {
+  rule.lease.hold_s = 10;
+  adopt("/a");
+  double s = 0;
+  const auto fight = [&] {
+    board().observe(at(s));
+    EXPECT_EQ(set(s, "/a", 2).status, WriteStatus::Written);
+    kernel("/a") = 5;
+    board().observe(at(++s));
+  };
+  fight();
+  s += 11, board().observe(at(s));
+  fight();
+  EXPECT_THAT(view("/a").lease_reason, HasSubstr("20 s"));
+  s += 21, board().observe(at(s));
+  set(s, "/a", 2);
+  s += 21, board().observe(at(s));
+  kernel("/a") = 5;
+  board().observe(at(++s));
+  EXPECT_THAT(view("/a").lease_reason, HasSubstr("10 s"));
+}
+
+TEST_F(Board, ReassertsAFewTimesThenIsContended) {
+  rule.lease.on_foreign_write = ForeignWrite::Reassert;
+  rule.lease.reassert_limit = 3;
+  rule.lease.hold_s = 100;
+  adopt("/a");
+  int written = 0;
+  for (int s = 0; s < 20; ++s) {
+    board().observe(at(s));
+    if (set(s, "/a", 2).status == WriteStatus::Written) ++written;
+    kernel("/a") = 5;
+  }
+  EXPECT_EQ(written, 4) << "the first and three more";
+  EXPECT_EQ(view("/a").lease, LeaseState::Contended);
+  board().restore_all();
+  EXPECT_EQ(kernel("/a"), 5);
+}
+
+TEST_F(Board, ReassertingKeepsTheOldOriginal) {
+  rule.lease.on_foreign_write = ForeignWrite::Reassert;
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  kernel("/a") = 5;
+  board().observe(at(1));
+  board().observe(at(2));
+  EXPECT_THAT(view("/a").lease_reason, HasSubstr("1 of 3")) << "observing twice is one foreign write";
+  EXPECT_EQ(set(2, "/a", 2).status, WriteStatus::Written);
+  board().restore_all();
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+}
+
+TEST_F(Board, LeavesForGood) {
+  rule.lease.on_foreign_write = ForeignWrite::Leave;
+  rule.lease.hold_s = 1;
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  kernel("/a") = 5;
+  for (int s = 1; s < 100; ++s) board().observe(at(s));
+  EXPECT_EQ(view("/a").lease, LeaseState::Contended);
+}
+
+TEST_F(Board, AChangedGovernorIsAForeignWrite) {
+  adopt("/a");
+  driver.mode = "userspace";
+  board().observe(at(0));
+  set(0, "/a", 2);
+  driver.mode = "performance";
+  board().observe(at(1));
+  EXPECT_EQ(view("/a").lease, LeaseState::Yielded);
+}
+
+TEST_F(Board, AHoldKeepsHandsOffAndValuesInPlace) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  board().hold(cgroup("/a").id, at(0), from_seconds(10), "maintenance");
+  EXPECT_EQ(set(1, "/a", 3).status, WriteStatus::Refused);
+  EXPECT_THAT(view("/a").blocked_by, HasSubstr("maintenance"));
+  EXPECT_EQ(kernel("/a"), 2);
+  board().observe(at(5));
+  EXPECT_EQ(view("/a").lease, LeaseState::Held);
+  board().observe(at(10));
+  EXPECT_EQ(view("/a").lease, LeaseState::Ours);
+  EXPECT_EQ(set(10, "/a", 3).status, WriteStatus::Written);
+}
+
+TEST_F(Board, AChangeDuringAHoldIsTheNewOriginal) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  board().hold(cgroup("/a").id, at(0), std::nullopt, "by hand");
+  kernel("/a") = 7;
+  board().observe(at(1));
+  EXPECT_EQ(view("/a").original, 7);
+  EXPECT_THAT(ledger_->entries(), IsEmpty());
+  board().unhold(cgroup("/a").id);
+  EXPECT_EQ(view("/a").lease, LeaseState::Unclaimed);
+}
+
+TEST_F(Board, ReleaseRestoresAndForgetDoesNot) {
+  adopt("/a");
+  adopt("/b");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  set(0, "/b", 2);
+  EXPECT_TRUE(board().release(cgroup("/a").id).complete());
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+  EXPECT_THAT(board().knobs(cgroup("/a").id), IsEmpty());
+  board().forget(cgroup("/b").id);
+  EXPECT_EQ(kernel("/b"), 2);
+  EXPECT_THAT(ledger_->entries(), IsEmpty());
+}
+
+TEST_F(Board, AVanishedCgroupCostsOneTargetAndIsRestoredByBeingGone) {
+  adopt("/a");
+  adopt("/b");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  driver.on_write = [&](const std::string& k) {
+    if (k == "cpu-limit /a") driver.values.erase(k);
+  };
+  const KnobChange changes[] = {{cgroup("/a").id, kCpu, 3}, {cgroup("/b").id, kCpu, 3}};
+  const auto out = board().apply(at(1), changes);
+  EXPECT_EQ(out[0].status, WriteStatus::Failed);
+  EXPECT_EQ(out[1].status, WriteStatus::Written);
+  EXPECT_EQ(view("/a").lease, LeaseState::Gone);
+  EXPECT_FALSE(view("/a").writable);
+  EXPECT_TRUE(board().restore_all().complete());
+}
+
+TEST_F(Board, ResumesItsLeasesAfterACrashThatKept) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  crash();
+  adopt("/a");
+  board().observe(at(100));
+  EXPECT_EQ(view("/a").lease, LeaseState::Ours);
+  EXPECT_EQ(view("/a").original, kUnlimited);
+  EXPECT_EQ(set(100, "/a", 3).status, WriteStatus::Written);
+  board().restore_all();
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+}
+
+TEST_F(Board, WhatChangedWhileWeWereDeadIsForeign) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  crash();
+  kernel("/a") = 5;
+  adopt("/a");
+  board().observe(at(100));
+  EXPECT_EQ(view("/a").lease, LeaseState::Yielded);
+  board().restore_all();
+  EXPECT_EQ(kernel("/a"), 5);
+}
+
+TEST_F(Board, PutsBackWhatNoTargetOwnsAnyMore) {
+  adopt("/a");
+  adopt("/b");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  set(0, "/b", 2);
+  crash();
+  adopt("/a");
+  EXPECT_EQ(board().restore_orphans().items.size(), 1u);
+  EXPECT_EQ(kernel("/b"), kUnlimited);
+  EXPECT_EQ(kernel("/a"), 2);
+}
+
+TEST_F(Board, ABlockedKnobIsReadAndNotWritten) {
+  driver.blocked_by = "tuned owns CPU frequency";
+  adopt("/a");
+  board().observe(at(0));
+  EXPECT_TRUE(view("/a").current.usable());
+  const auto out = set(0, "/a", 2);
+  EXPECT_EQ(out.status, WriteStatus::Refused);
+  EXPECT_EQ(out.message, "tuned owns CPU frequency");
+}
+
+TEST_F(Board, AdoptingAgainKeepsLeases) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  adopt("/a");
+  EXPECT_EQ(view("/a").lease, LeaseState::Ours);
+  EXPECT_EQ(view("/a").writes, 1u);
+  board().observe(at(1));
+  EXPECT_EQ(view("/a").lease, LeaseState::Ours);
+}
+
+TEST_F(Board, ALimitThatTheKernelDoesNotTakeIsAFailure) {
+  adopt("/a");
+  kernel("/a") = 4;
+  board().observe(at(0));
+  driver.rounds = [](double) { return 4.0; };
+  const auto out = set(0, "/a", 2);
+  EXPECT_EQ(out.status, WriteStatus::Failed);
+  EXPECT_THAT(out.message, HasSubstr("reads back as 4 cores"));
+  EXPECT_THAT(ledger_->entries(), IsEmpty());
+}
+
+TEST_F(Board, AnotherTargetsKnobIsNotOursToo) {
+  Target one = cgroup("0"), two = cgroup("1");
+  one.id = {TargetKind::CpuSet, 1}, two.id = {TargetKind::CpuSet, 2};
+  one.cgroup = two.cgroup = "";
+  one.name = "policy0,policy4", two.name = "policy4";
+  ASSERT_TRUE(board().adopt(one, rule));
+  ASSERT_TRUE(board().adopt(two, rule));
+  board().observe(at(0));
+  EXPECT_THAT(board().knobs(two.id)[0].blocked_by, HasSubstr("another target"));
+  const KnobChange change{two.id, kCpu, 1};
+  EXPECT_EQ(board().apply(at(0), std::span(&change, 1))[0].status, WriteStatus::Refused);
+}
+
+TEST_F(Board, VerifyNamesDifferences) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  kernel("/a") = 5;
+  ASSERT_EQ(board().verify().size(), 1u);
+  EXPECT_EQ(board().verify()[0], "/a: cpu-limit is 5 cores, we wrote 2 cores");
+}
+
+}  // namespace
+}  // namespace flash
