@@ -1,0 +1,521 @@
+#include "policy/control_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "policy/action_space.h"
+#include "policy/observation_space.h"
+#include "tests/support/fake_actuator.h"
+
+namespace flash {
+namespace {
+
+using fake::FakeActuator;
+using fake::FakeCollector;
+
+constexpr TargetId kWeb{TargetKind::Cgroup, 7};
+constexpr TargetId kBatch{TargetKind::Cgroup, 8};
+constexpr double kMiB = 1024.0 * 1024;
+
+Now at(double s) {
+  return {from_seconds(1000 + s), WallTime(from_seconds(1.7e9 + s))};
+}
+
+Target target(TargetId id, std::string name) {
+  Target t;
+  t.id = id;
+  t.name = name;
+  t.cgroup = "/" + name;
+  return t;
+}
+
+std::shared_ptr<Rule> cpu_rule(Mode mode) {
+  auto r = std::make_shared<Rule>();
+  r->name = "web";
+  r->mode = mode;
+  r->mode_given = true;
+  r->memory.manage = false;
+  r->cpu.down_stabilization_s = 5;
+  return r;
+}
+
+/// The same action whatever comes in.
+std::shared_ptr<PolicySnapshot> constant_policy(Task task, std::vector<float> outputs, std::uint64_t version,
+                                                WallTime expires) {
+  auto p = std::make_shared<PolicySnapshot>();
+  const int dim = state_dim(task);
+  p->task = task;
+  p->version = version;
+  p->model = "test";
+  p->expires = expires;
+  p->mean.assign(static_cast<std::size_t>(dim), 0);
+  p->scale.assign(static_cast<std::size_t>(dim), 1);
+  DenseLayer layer;
+  layer.inputs = dim;
+  layer.outputs = static_cast<int>(outputs.size());
+  layer.weights.assign(static_cast<std::size_t>(dim) * outputs.size(), 0);
+  layer.bias = std::move(outputs);
+  p->layers = {layer};
+  return p;
+}
+
+struct Loop {
+  explicit Loop(LoopOptions options = defaults()) {
+    auto fill = [this](Now now, TargetId id, Observation& o) {
+      o[Signal::CpuUsage] = Sample::good(usage);
+      o[Signal::MemoryWorkingSet] = Sample::good(100 * kMiB);
+      o[Signal::CpuThrottled] = Sample::good(0);
+      if (observe) observe(now, id, o);
+    };
+    collector = std::make_unique<FakeCollector>(fill);
+    LoopEvents events;
+    events.changed = [this](TargetId, AgentChange c) { changes.push_back(c); };
+    events.decided = [this](const Target&, const Decision&) { ++decided; };
+    actuator.offer(kWeb, KnobKind::CpuLimit, 1.0);
+    loop = std::make_unique<ControlLoop>(options, std::vector<Collector*>{collector.get()}, actuator, events);
+  }
+  static LoopOptions defaults() {
+    LoopOptions o;
+    o.episode_steps = 10;
+    o.capacity.cores = 4;
+    o.capacity.memory_bytes = 4096 * kMiB;
+    return o;
+  }
+  void add(std::shared_ptr<const Rule> rule) {
+    ASSERT_TRUE(loop->add_target(at(0), target(kWeb, "web"), std::move(rule)));
+  }
+  TickReport tick() { return loop->tick(at(++time)); }
+  void ticks(int n) {
+    for (int i = 0; i < n; ++i) tick();
+  }
+  const Decision& last(TargetId id = kWeb) { return loop->history(id)->back(); }
+  double cpu() { return actuator.value(kWeb, KnobKind::CpuLimit); }
+
+  double usage = 0.9;
+  double time = 0;
+  std::function<void(Now, TargetId, Observation&)> observe;
+  FakeActuator actuator;
+  std::unique_ptr<FakeCollector> collector;
+  std::unique_ptr<ControlLoop> loop;
+  std::vector<AgentChange> changes;
+  int decided = 0;
+};
+
+TEST(ControlLoop, RaisesABusyTargetsLimitInControlMode) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  const TickReport report = l.tick();
+  EXPECT_EQ(report.agents, 1u);
+  EXPECT_EQ(report.writes, 1u);
+  EXPECT_NEAR(l.cpu(), 0.9 / 0.7, 0.011);
+  const Decision& d = l.last();
+  EXPECT_EQ(d.controller, Controller::Fallback);
+  ASSERT_EQ(d.outcomes.size(), 1u);
+  EXPECT_EQ(d.outcomes[0].status, WriteStatus::Written);
+  EXPECT_NE(d.explanation.find("CPU use 0.90 of 1.00 cores (90 %, target 70 %): limit to 1.29 cores"),
+            std::string::npos)
+      << d.explanation;
+}
+
+TEST(ControlLoop, WritesNothingInRecommendModeButSaysWhatItWould) {
+  Loop l;
+  l.add(cpu_rule(Mode::Recommend));
+  l.ticks(5);
+  EXPECT_EQ(l.actuator.transactions, 0);
+  EXPECT_EQ(l.cpu(), 1.0);
+  EXPECT_NEAR(l.last().allowed[KnobKind::CpuLimit], 0.9 / 0.7, 0.011);
+  EXPECT_EQ(l.last().outcomes[0].status, WriteStatus::NotAsked);
+}
+
+TEST(ControlLoop, DecidesNothingInObserveMode) {
+  Loop l;
+  l.add(cpu_rule(Mode::Observe));
+  l.ticks(2);
+  EXPECT_EQ(l.last().controller, Controller::None);
+  EXPECT_TRUE(l.last().proposed.empty());
+  EXPECT_TRUE(l.last().outcomes.empty());
+  EXPECT_TRUE(l.last().reward.given);
+}
+
+TEST(ControlLoop, FollowsTheGlobalModeWhereTheRuleGivesNone) {
+  Loop l;
+  auto rule = cpu_rule(Mode::Observe);
+  rule->mode_given = false;
+  l.add(rule);
+  l.tick();
+  EXPECT_EQ(l.actuator.transactions, 0);
+  l.loop->set_mode(at(1), Mode::Control);
+  l.tick();
+  EXPECT_EQ(l.actuator.transactions, 1);
+  ASSERT_TRUE(l.loop->set_mode(at(2), kWeb, Mode::Observe));
+  EXPECT_EQ(l.loop->view(kWeb)->mode, Mode::Observe);
+  ASSERT_TRUE(l.loop->set_mode(at(2), kWeb, std::nullopt));
+  EXPECT_EQ(l.loop->view(kWeb)->mode, Mode::Control);
+}
+
+TEST(ControlLoop, RestoresTheKnobsWhenControlIsLeft) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  l.tick();
+  ASSERT_NE(l.cpu(), 1.0);
+  ASSERT_TRUE(l.loop->set_mode(at(1), kWeb, Mode::Recommend));
+  EXPECT_EQ(l.cpu(), 1.0);
+  l.ticks(3);
+  EXPECT_EQ(l.cpu(), 1.0);
+}
+
+TEST(ControlLoop, RewardsWhatWasReallyInForce) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  l.usage = 0.7;  // at the target: nothing changes
+  l.tick();
+  EXPECT_FALSE(l.last().reward.given);
+  l.tick();
+  EXPECT_TRUE(l.last().reward.trusted);
+  EXPECT_NEAR(l.last().reward.value, 1.0, 1e-9);  // SP 1, use exactly at the target
+  // A write that fails leaves the old limit in force, whatever was asked.
+  l.actuator.fail_writes(kWeb, "Permission denied");
+  l.usage = 0.95;
+  const TickReport failed = l.tick();
+  EXPECT_EQ(failed.failures, 1u);
+  EXPECT_EQ(l.last().outcomes[0].message, "Permission denied");
+  EXPECT_EQ(l.cpu(), 1.0);
+}
+
+TEST(ControlLoop, DoesNotTrustAStepInWhichSomebodyElseWrote) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  l.usage = 0.7;
+  l.ticks(2);
+  ASSERT_TRUE(l.last().reward.trusted);
+  l.actuator.foreign(kWeb, KnobKind::CpuLimit, 3.0);
+  l.tick();
+  EXPECT_FALSE(l.last().reward.trusted);
+}
+
+TEST(ControlLoop, ImpossibleSamplesAreCountedAndNotTrusted) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  l.tick();
+  l.observe = [](Now, TargetId, Observation& o) { o[Signal::CpuUsage] = Sample::good(-3); };
+  const TickReport report = l.tick();
+  EXPECT_EQ(report.invalid_samples, 1u);
+  EXPECT_FALSE(l.last().reward.trusted);
+  EXPECT_EQ(report.writes, 0u);
+  EXPECT_NE(l.last().explanation.find("not measured"), std::string::npos);
+}
+
+TEST(ControlLoop, AVanishedTargetCostsThatTargetOnly) {
+  Loop l;
+  l.actuator.offer(kBatch, KnobKind::CpuLimit, 1.0);
+  l.add(cpu_rule(Mode::Control));
+  ASSERT_TRUE(l.loop->add_target(at(0), target(kBatch, "batch"), cpu_rule(Mode::Control)));
+  l.actuator.vanish(kWeb);
+  l.observe = [](Now, TargetId id, Observation& o) {
+    if (id == kWeb) o = Observation{};
+  };
+  const TickReport report = l.tick();
+  EXPECT_EQ(report.agents, 2u);
+  EXPECT_EQ(report.failures, 0u);
+  EXPECT_NEAR(l.actuator.value(kBatch, KnobKind::CpuLimit), 0.9 / 0.7, 0.011);
+  l.loop->remove_target(at(2), kWeb, true);
+  EXPECT_EQ(l.actuator.forgotten, 1);
+  EXPECT_TRUE(l.changes.back().removed);
+  EXPECT_EQ(l.loop->agents(), std::vector<TargetId>{kBatch});
+  EXPECT_EQ(l.collector->tracked, std::vector<TargetId>{kBatch});
+  l.tick();
+}
+
+TEST(ControlLoop, AWriteThatFailsMidTickIsUndoneForThatTargetOnly) {
+  Loop l;
+  l.actuator.offer(kBatch, KnobKind::CpuLimit, 1.0);
+  l.add(cpu_rule(Mode::Control));
+  ASSERT_TRUE(l.loop->add_target(at(0), target(kBatch, "batch"), cpu_rule(Mode::Control)));
+  l.actuator.fail_writes(kWeb, "No such file or directory");  // the cgroup went between reading and writing
+  const TickReport report = l.tick();
+  EXPECT_EQ(report.failures, 1u);
+  EXPECT_EQ(report.writes, 1u);
+  EXPECT_EQ(l.last(kWeb).outcomes[0].status, WriteStatus::Failed);
+  EXPECT_EQ(l.last(kBatch).outcomes[0].status, WriteStatus::Written);
+}
+
+TEST(ControlLoop, AddingTwiceIsRefusedAndAFailedAdoptionLeavesNothing) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  auto again = l.loop->add_target(at(0), target(kWeb, "web"), cpu_rule(Mode::Control));
+  ASSERT_FALSE(again);
+  EXPECT_TRUE(again.error().is(std::errc::file_exists));
+  l.actuator.refuse_adoption = "the ledger cannot be written";
+  EXPECT_FALSE(l.loop->add_target(at(0), target(kBatch, "batch"), cpu_rule(Mode::Control)));
+  EXPECT_EQ(l.loop->agents().size(), 1u);
+  EXPECT_EQ(l.collector->tracked.size(), 1u);
+}
+
+TEST(ControlLoop, AHeldTargetIsLeftAloneUntilTheHoldExpires) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  ASSERT_TRUE(l.loop->hold(at(0), kWeb, from_seconds(3), "maintenance"));
+  EXPECT_EQ(l.actuator.held_until.at(kWeb), at(3).mono);
+  l.ticks(2);
+  EXPECT_EQ(l.actuator.transactions, 0);
+  EXPECT_EQ(l.last().outcomes[0].message, "held: maintenance");
+  EXPECT_TRUE(l.loop->view(kWeb)->held);
+  l.tick();  // at 3 s
+  EXPECT_FALSE(l.loop->view(kWeb)->held);
+  EXPECT_EQ(l.actuator.transactions, 1);
+  EXPECT_FALSE(l.loop->hold(at(3), kBatch, std::nullopt, "x"));
+}
+
+TEST(ControlLoop, DisableRestoresAndWritesNothingUntilEnabled) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  l.tick();
+  const int transactions = l.actuator.transactions;
+  const RestoreReport report = l.loop->disable(at(1), "fire drill");
+  EXPECT_TRUE(report.complete());
+  EXPECT_EQ(report.items.size(), 1u);
+  EXPECT_EQ(l.cpu(), 1.0);
+  l.ticks(3);
+  EXPECT_EQ(l.actuator.transactions, transactions);
+  EXPECT_EQ(l.loop->disabled_reason(), "fire drill");
+  EXPECT_EQ(l.last().outcomes[0].message, "flashd is disabled: fire drill");
+  l.loop->enable(at(4));
+  l.tick();
+  EXPECT_GT(l.cpu(), 1.0);
+}
+
+TEST(ControlLoop, AKnobThatMayNotBeWrittenIsRefusedWithTheReason) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  KnobView& knob = l.actuator.knob(kWeb, KnobKind::CpuLimit);
+  knob.writable = false;
+  knob.blocked_by = "the kubelet rewrites it";
+  l.tick();
+  EXPECT_EQ(l.actuator.transactions, 0);
+  EXPECT_EQ(l.last().outcomes[0].status, WriteStatus::Refused);
+  ASSERT_FALSE(l.last().verdicts.empty());
+  EXPECT_EQ(l.last().verdicts.back().guard, "lease");
+  EXPECT_EQ(l.last().verdicts.back().reason, "the kubelet rewrites it");
+}
+
+TEST(ControlLoop, FiresOnlyForStageModeControllerAndEpisode) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  ASSERT_EQ(l.changes.size(), 1u);
+  EXPECT_TRUE(l.changes[0].added);
+  l.tick();
+  ASSERT_EQ(l.changes.size(), 2u);
+  EXPECT_TRUE(l.changes[1].controller);
+  l.ticks(9);
+  EXPECT_EQ(l.changes.size(), 2u);
+  l.tick();  // the eleventh begins the second episode
+  ASSERT_EQ(l.changes.size(), 3u);
+  EXPECT_TRUE(l.changes[2].episode);
+  EXPECT_TRUE(l.changes[2].stage);
+  EXPECT_EQ(l.last().episode, 1u);
+  EXPECT_EQ(l.last().step, 0u);
+  EXPECT_EQ(l.loop->view(kWeb)->stage, Stage::Offline);
+  EXPECT_EQ(l.decided, 11);
+}
+
+TEST(ControlLoop, KeepsTheAskedNumberOfDecisionsAndMoreRewards) {
+  LoopOptions o = Loop::defaults();
+  o.history = 4;
+  Loop l(o);
+  l.add(cpu_rule(Mode::Recommend));
+  l.ticks(20);
+  EXPECT_EQ(l.loop->history(kWeb)->size(), 4u);
+  EXPECT_EQ(l.loop->history(kWeb)->back().seq, 20u);
+  EXPECT_EQ(l.loop->history(kWeb)->front().seq, 17u);
+  EXPECT_EQ(l.loop->rewards(kWeb, 100).size(), 19u);
+  EXPECT_EQ(l.loop->rewards(kWeb, 3).size(), 3u);
+}
+
+TEST(ControlLoop, AReusedDecisionCarriesNothingOver) {
+  LoopOptions o = Loop::defaults();
+  o.history = 2;
+  Loop l(o);
+  l.add(cpu_rule(Mode::Control));
+  l.usage = 3.9;
+  l.tick();  // slew speaks: 1.0 may only double
+  ASSERT_FALSE(l.last().verdicts.empty());
+  l.usage = 1.4;  // at 70 % of 2.0 cores
+  l.ticks(4);
+  EXPECT_TRUE(l.last().verdicts.empty());
+  EXPECT_EQ(l.last().outcomes.size(), 1u);
+}
+
+// --- the seat of the learned policy -----------------------------------------------------------------------
+
+struct Seat : ::testing::Test {
+  Seat() {
+    auto rule = cpu_rule(Mode::Control);
+    rule->profile.t_online = 0.3;
+    rule->profile.t_serving = 0.3;
+    rule->profile.t_var = 1;
+    l.usage = 0.7;
+    l.add(rule);
+  }
+  std::shared_ptr<PolicySnapshot> policy(float output, std::uint64_t version, double expires = 1e6) {
+    return constant_policy(Task::ResourceLimits, {output, 0}, version, at(expires).wall);
+  }
+  /// Through INITIALIZED and OFFLINE with a policy in the seat.
+  void go_online() {
+    l.ticks(21);
+    ASSERT_EQ(l.loop->view(kWeb)->stage, Stage::Online);
+  }
+  Loop l;
+};
+
+TEST_F(Seat, AbsentTheFallbackDecidesAndSaysSo) {
+  l.ticks(60);
+  EXPECT_EQ(l.last().controller, Controller::Fallback);
+  EXPECT_NE(l.last().controller_reason.find("no policy snapshot: flash-learner is absent"),
+            std::string::npos);
+  EXPECT_EQ(l.loop->view(kWeb)->stage, Stage::Offline) << "without a policy nothing goes online";
+}
+
+TEST_F(Seat, AValidPolicyDecidesOnceOnline) {
+  ASSERT_TRUE(l.loop->offer_snapshot(at(0), kWeb, policy(0, 3)));
+  l.ticks(11);
+  EXPECT_EQ(l.last().controller, Controller::Fallback);
+  EXPECT_NE(l.last().controller_reason.find("stage offline"), std::string::npos);
+  l.ticks(10);
+  ASSERT_EQ(l.loop->view(kWeb)->stage, Stage::Online);
+  EXPECT_EQ(l.last().controller, Controller::Learned);
+  // Output 0 is the middle of [0.1, 4] cores; slew lets 1.0 double first.
+  EXPECT_NEAR(l.last().proposed[KnobKind::CpuLimit], 2.05, 1e-6);
+  l.ticks(3);
+  EXPECT_NEAR(l.cpu(), 2.05, 1e-6);
+  EXPECT_NE(l.last().controller_reason.find("policy version 3"), std::string::npos);
+  ASSERT_FALSE(l.last().alternatives.empty());
+  EXPECT_EQ(l.last().alternatives[0].label, "fallback");
+}
+
+TEST_F(Seat, AfterExpiryTheFallbackDecidesAgain) {
+  ASSERT_TRUE(l.loop->offer_snapshot(at(0), kWeb, policy(0, 3, 30)));
+  go_online();
+  l.ticks(8);
+  EXPECT_EQ(l.last().controller, Controller::Learned);
+  l.ticks(1);  // at 30 s
+  EXPECT_EQ(l.last().controller, Controller::Fallback);
+  EXPECT_EQ(l.last().controller_reason, "snapshot expired 0 s ago");
+  l.ticks(12);
+  EXPECT_EQ(l.last().controller_reason, "snapshot expired 12 s ago");
+}
+
+TEST_F(Seat, RefusedOnesLeaveTheLastGoodOneInPlace) {
+  ASSERT_TRUE(l.loop->offer_snapshot(at(0), kWeb, policy(0, 3)));
+  go_online();
+  const PolicySnapshot* good = l.loop->view(kWeb)->snapshot;
+
+  auto lower = l.loop->offer_snapshot(at(22), kWeb, policy(1, 2));
+  ASSERT_FALSE(lower);
+  EXPECT_NE(lower.error().message().find("version 2 is lower than the accepted 3"), std::string::npos);
+
+  auto nan = policy(0, 4);
+  nan->layers[0].weights[3] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, nan));
+
+  auto shape = policy(0, 4);
+  shape->mean.push_back(0);
+  EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, shape));
+
+  auto expired = l.loop->offer_snapshot(at(22), kWeb, policy(0, 4, 21));
+  ASSERT_FALSE(expired);
+  EXPECT_TRUE(expired.error().is(std::errc::timed_out));
+
+  auto other = constant_policy(Task::CpuFrequency, std::vector<float>(kFrequencyLevels, 0), 4, at(1e6).wall);
+  EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, other));
+
+  // Finite weights whose product is not.
+  auto huge = policy(0, 4);
+  huge->layers[0].weights.assign(huge->layers[0].weights.size(), 3e38F);
+  EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, huge));
+
+  EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, nullptr));
+  EXPECT_EQ(l.loop->view(kWeb)->snapshot, good);
+  l.tick();
+  EXPECT_EQ(l.last().controller, Controller::Learned);
+}
+
+TEST_F(Seat, ARefusalIsShownWhileNothingElseIsThere) {
+  auto nan = policy(0, 4);
+  nan->layers[0].bias[0] = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(l.loop->offer_snapshot(at(0), kWeb, nan));
+  l.tick();
+  EXPECT_NE(l.last().controller_reason.find("the last offer was refused"), std::string::npos);
+}
+
+TEST_F(Seat, AStateThatIsNotMeasuredBelongsToTheFallback) {
+  ASSERT_TRUE(l.loop->offer_snapshot(at(0), kWeb, policy(0, 3)));
+  go_online();
+  l.observe = [](Now, TargetId, Observation& o) { o[Signal::CpuUsage].validity = Validity::Stale; };
+  l.tick();
+  EXPECT_EQ(l.last().controller, Controller::Fallback);
+  EXPECT_EQ(l.last().controller_reason, "state not trusted: cpu_utilization is not measured");
+  l.observe = nullptr;
+  l.tick();
+  EXPECT_EQ(l.last().controller, Controller::Learned);
+}
+
+TEST_F(Seat, BadRewardsTakeServingBackToOnline) {
+  ASSERT_TRUE(l.loop->offer_snapshot(at(0), kWeb, policy(0, 3)));
+  go_online();
+  l.ticks(10);
+  ASSERT_EQ(l.loop->view(kWeb)->stage, Stage::Serving);
+  // The rewards from now on are bad: the limit is 2.05 cores, and nothing uses it.
+  l.usage = 0;
+  l.observe = [](Now, TargetId, Observation& o) { o[Signal::CpuThrottled] = Sample::good(1); };
+  auto strict = cpu_rule(Mode::Control);
+  strict->profile.t_serving = 0.9;
+  ASSERT_TRUE(l.loop->change_rule(at(31), kWeb, strict));
+  l.ticks(10);
+  EXPECT_EQ(l.loop->view(kWeb)->stage, Stage::Online);
+}
+
+TEST(SeatInRecommendMode, NothingGoesOnlineOnWhatWasNotExecuted) {
+  Loop l;
+  auto rule = cpu_rule(Mode::Recommend);
+  rule->profile.t_online = 0.1;
+  l.usage = 0.7;
+  l.add(rule);
+  ASSERT_TRUE(
+      l.loop->offer_snapshot(at(0), kWeb, constant_policy(Task::ResourceLimits, {0, 0}, 1, at(1e6).wall)));
+  l.ticks(100);
+  EXPECT_EQ(l.loop->view(kWeb)->stage, Stage::Offline);
+  EXPECT_GT(l.loop->view(kWeb)->rewards.count, 0u) << "people still see the rewards";
+}
+
+TEST(FrequencySeat, ALearnedPolicyPicksALevelOfTheHardware) {
+  constexpr TargetId kCpus{TargetKind::CpuSet, 1};
+  Loop l;
+  l.actuator.offer(kCpus, KnobKind::CpuFrequency, 2.0e6, 1e6, 3e6, {1.0e6, 1.5e6, 2.0e6, 2.5e6, 3.0e6});
+  auto rule = std::make_shared<Rule>();
+  rule->task = Task::CpuFrequency;
+  rule->mode = Mode::Control;
+  rule->mode_given = true;
+  rule->profile.bootstrap = false;
+  rule->slo.latency_p99_ms = 10;
+  Target t = target(kCpus, "cpus");
+  t.cgroup.clear();
+  t.cpus = {0, 1};
+  ASSERT_TRUE(l.loop->add_target(at(0), t, rule));
+  l.observe = [](Now, TargetId, Observation& o) {
+    o[Signal::LatencyP99] = Sample::good(9);
+    o[Signal::RequestRate] = Sample::good(100);
+  };
+  std::vector<float> q(kFrequencyLevels, 0);
+  q[kFrequencyLevels - 1] = 1;
+  ASSERT_TRUE(l.loop->offer_snapshot(at(0), kCpus, constant_policy(Task::CpuFrequency, q, 1, at(1e6).wall)));
+  l.ticks(12);
+  EXPECT_EQ(l.last(kCpus).stage, Stage::Online);
+  EXPECT_EQ(l.last(kCpus).controller, Controller::Learned);
+  EXPECT_EQ(l.actuator.value(kCpus, KnobKind::CpuFrequency), 3e6);
+  EXPECT_GE(l.last(kCpus).alternatives.size(), static_cast<std::size_t>(kFrequencyLevels));
+}
+
+}  // namespace
+}  // namespace flash
