@@ -346,7 +346,14 @@ Result<void> Ledger::compact() {
   return sync_directory(directory_of(path_));
 }
 
+Ledger Ledger::unwritable(std::string reason) {
+  Ledger ledger("", Fd());
+  ledger.unwritable_ = std::move(reason);
+  return ledger;
+}
+
 Result<void> Ledger::append(std::string_view text, bool durable) {
+  if (!unwritable_.empty()) return Error(std::errc::read_only_file_system, unwritable_);
   auto done = write_all(file_.get(), text, path_);
   if (done && durable && ::fdatasync(file_.get()) != 0) done = Error::from_errno(errno, "sync " + path_);
   if (!done) {

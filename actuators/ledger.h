@@ -83,6 +83,9 @@ class Ledger {
   /// has problems is kept beside it as ledger.damaged. Entries of another boot are set aside in
   /// previous_boot().
   static Result<Ledger> open(const std::string& directory, std::string boot_id);
+  /// One that takes nothing: every begin() fails with `reason`, so that no knob is written (a dry run, or a
+  /// directory that cannot be written).
+  static Ledger unwritable(std::string reason);
   ~Ledger();
   Ledger(Ledger&&) noexcept = default;
   Ledger& operator=(Ledger&&) noexcept = delete;
@@ -111,6 +114,7 @@ class Ledger {
   Result<void> compact();
 
   std::string path_;
+  std::string unwritable_;  // not empty: why nothing is taken
   Fd lock_;
   Fd file_;
   static constexpr std::size_t kCompactAbove = 1 << 20;

@@ -1,0 +1,575 @@
+#include "daemon/app.h"
+
+#include <signal.h>
+#include <systemd/sd-bus.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "actuators/ledger.h"
+#include "actuators/restore.h"
+#include "daemon/dbus_service.h"
+#include "daemon/drivers.h"
+#include "daemon/log.h"
+#include "daemon/node.h"
+#include "daemon/restore_policy.h"
+#include "daemon/version.h"
+#include "policy/decision_json.h"
+
+namespace flash {
+std::string restore_item_text(const RestoreReport::Item& item);
+
+namespace {
+
+constexpr Duration kBusRetry = std::chrono::seconds(5);
+
+Duration clock_now(clockid_t id) {
+  timespec ts = {};
+  clock_gettime(id, &ts);
+  return std::chrono::seconds(ts.tv_sec) + std::chrono::nanoseconds(ts.tv_nsec);
+}
+
+std::uint64_t to_usec(Duration d) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(d).count());
+}
+
+std::string number(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", v);
+  return text;
+}
+
+/// Keys whose change waits for a restart.
+std::vector<std::string> needs_restart(const DaemonConfig& before, const DaemonConfig& after) {
+  std::vector<std::string> keys;
+  if (before.state_directory != after.state_directory) keys.push_back("/state_directory");
+  if (before.statsd.socket != after.statsd.socket) keys.push_back("/statsd/socket");
+  if (before.statsd.udp != after.statsd.udp) keys.push_back("/statsd/udp");
+  return keys;
+}
+
+void log_restore(const LedgerRestore& restored) {
+  const std::string id(kMessageRestore);
+  std::size_t back = 0;
+  for (const RestoreReport::Item& item : restored.report.items) {
+    back += item.restored ? 1 : 0;
+    if (!item.restored || !item.message.empty())
+      log(item.restored ? LOG_NOTICE : LOG_ERR,
+          (item.restored ? "restored: " : "not restored: ") + restore_item_text(item), {{"MESSAGE_ID", id}});
+  }
+  for (const std::string& problem : restored.problems)
+    log(LOG_WARNING, "ledger: " + problem, {{"MESSAGE_ID", id}});
+  if (!restored.report.items.empty())
+    log(LOG_NOTICE,
+        std::to_string(back) + " of " + std::to_string(restored.report.items.size()) +
+            " knobs are at their originals, as read back",
+        {{"MESSAGE_ID", id}});
+}
+
+class App {
+ public:
+  App(const CommandLine& line, DaemonConfig config) : line_(line), config_(std::move(config)) {}
+  ~App();
+  int run();
+
+ private:
+  Result<void> start();
+  void connect_bus();
+  void offer_service();
+  void disconnect_bus();
+  void take_over();
+  Result<void> reload();
+  void on_tick();
+  void on_changed(TargetId id, AgentChange change);
+  void on_decided(const Target& target, const Decision& decision);
+  void say_degraded();
+  void say_status();
+  void stop();
+  void fail_if(int r, const char* what);
+
+  static int timer_event(sd_event_source*, std::uint64_t, void* app);
+  static int signal_event(sd_event_source*, const signalfd_siginfo* info, void* app);
+  static int cgroup_event(sd_event_source*, int, std::uint32_t, void* app);
+  static int metrics_event(sd_event_source*, int, std::uint32_t, void* app);
+
+  CommandLine line_;
+  DaemonConfig config_;
+  sd_event* event_ = nullptr;
+  sd_event_source* timer_ = nullptr;
+  sd_bus* bus_ = nullptr;
+  Duration bus_retry_at_{};
+  std::string bus_trouble_;
+  std::string state_directory_;
+  std::unique_ptr<Node> node_;
+  std::unique_ptr<DbusService> service_;
+  Duration next_tick_{};
+  std::uint64_t ticks_ = 0;
+  std::uint64_t late_ticks_ = 0;
+  Duration tick_duration_{};
+  std::set<std::string> said_degraded_;
+  std::string said_status_;
+};
+
+App::~App() {
+  disconnect_bus();
+  node_.reset();
+  sd_event_source_unref(timer_);
+  sd_event_unref(event_);
+}
+
+sd_bus* open_bus(const std::string& address, std::string& trouble) {
+  if (address == "none") return nullptr;
+  sd_bus* bus = nullptr;
+  int r = 0;
+  if (address.empty()) {
+    r = sd_bus_open_system(&bus);
+  } else {
+    r = sd_bus_new(&bus);
+    if (r >= 0) r = sd_bus_set_address(bus, address.c_str());
+    if (r >= 0) r = sd_bus_set_bus_client(bus, 1);
+    if (r >= 0) r = sd_bus_start(bus);
+  }
+  if (r >= 0) return bus;
+  sd_bus_unref(bus);
+  trouble = std::string("no D-Bus: ") + std::strerror(-r);
+  return nullptr;
+}
+
+// The connection itself; units that systemd owns are changed over it too.
+void App::connect_bus() {
+  bus_retry_at_ = read_clocks().mono + kBusRetry;
+  bus_ = open_bus(line_.bus, bus_trouble_);
+  if (!bus_) return;
+  if (int r = sd_bus_attach_event(bus_, event_, SD_EVENT_PRIORITY_NORMAL); r < 0) {
+    bus_trouble_ = std::string("D-Bus and the event loop: ") + std::strerror(-r);
+    disconnect_bus();
+  }
+}
+
+// The service on it.
+void App::offer_service() {
+  if (!bus_) return;
+  node_->set_bus(bus_);
+  DbusCallbacks callbacks;
+  callbacks.version = kVersion;
+  callbacks.now = read_clocks;
+  callbacks.reload = [this] { return reload(); };
+  callbacks.verify = [this] { return node_->actuator().verify(); };
+  callbacks.degraded = [this] { return node_->degraded(); };
+  callbacks.learner = [] { return std::string("absent"); };
+  callbacks.period = [this] { return config_.period; };
+  callbacks.ticks = [this] { return ticks_; };
+  callbacks.tick_duration = [this] { return tick_duration_; };
+  callbacks.log = [](const ChangeRecord& record) {
+    const std::string who = record.sender.empty() ? "a direct connection" : record.sender;
+    log(record.verdict == "done" ? LOG_NOTICE : LOG_WARNING,
+        record.method + "(" + record.arguments + ") by uid " + std::to_string(record.uid) + ", pid " +
+            std::to_string(record.pid) + " (" + who + "): " + record.verdict +
+            (record.message.empty() ? "" : ": " + record.message),
+        {{"MESSAGE_ID", std::string(kMessageOperator)},
+         {"FLASHD_METHOD", record.method},
+         {"FLASHD_CALLER_UID", std::to_string(record.uid)},
+         {"FLASHD_CALLER_PID", std::to_string(record.pid)},
+         {"FLASHD_VERDICT", record.verdict}});
+  };
+  auto service = DbusService::open(bus_, node_->loop(), std::move(callbacks));
+  Result<void> name = service ? (*service)->acquire_name() : Result<void>(std::move(service).error());
+  if (!name) {
+    // The connection stays: units are still changed over it.
+    bus_trouble_ = "no D-Bus service: " + name.error().message();
+    return;
+  }
+  service_ = std::move(*service);
+  bus_trouble_.clear();
+}
+
+void App::disconnect_bus() {
+  if (node_) node_->set_bus(nullptr);
+  service_.reset();
+  if (!bus_) return;
+  sd_bus_flush(bus_);
+  sd_bus_detach_event(bus_);
+  sd_bus_close_unref(bus_);
+  bus_ = nullptr;
+}
+
+Result<void> App::start() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, s);
+  sigprocmask(SIG_BLOCK, &mask, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  if (int r = sd_event_default(&event_); r < 0) return Error::from_errno(-r, "event loop");
+  connect_bus();
+  LoopEvents events;
+  events.changed = [this](TargetId id, AgentChange change) { on_changed(id, change); };
+  events.decided = [this](const Target& t, const Decision& d) { on_decided(t, d); };
+  state_directory_ = line_.state_directory.empty() ? config_.state_directory : line_.state_directory;
+  NodeOptions options{HostRoot(line_.root), state_directory_, bus_, line_.dry_run};
+  FLASH_TRY(node_, Node::open(std::move(options), config_, std::move(events)));
+  take_over();
+  node_->start(read_clocks());
+  offer_service();
+
+  const Now now = read_clocks();
+  next_tick_ = now.mono;
+  const std::uint64_t accuracy = std::clamp<std::uint64_t>(to_usec(config_.period) / 50, 1000, 50000);
+  int r =
+      sd_event_add_time(event_, &timer_, CLOCK_MONOTONIC, to_usec(next_tick_), accuracy, timer_event, this);
+  if (r >= 0) r = sd_event_source_set_enabled(timer_, SD_EVENT_ONESHOT);
+  for (int s : {SIGTERM, SIGINT, SIGHUP})
+    if (r >= 0) r = sd_event_add_signal(event_, nullptr, s, signal_event, this);
+  if (int fd = node_->cgroup_events_fd(); r >= 0 && fd >= 0)
+    r = sd_event_add_io(event_, nullptr, fd, EPOLLIN, cgroup_event, this);
+  for (int fd : node_->metrics_fds())
+    if (r >= 0) r = sd_event_add_io(event_, nullptr, fd, EPOLLIN, metrics_event, this);
+  if (r >= 0) r = sd_event_set_watchdog(event_, 1);
+  if (r < 0) return Error::from_errno(-r, "event sources");
+  return {};
+}
+
+// What an earlier daemon left in the ledger: kept on purpose (upgrade), or left behind by a crash that no
+// ExecStopPost= followed.
+void App::take_over() {
+  Ledger& ledger = node_->ledger();
+  const std::size_t left = ledger.entries().size();
+  if (ledger.keep() || config_.restore.crash == OnExit::Keep) {
+    if (left > 0) log(LOG_NOTICE, "resuming " + std::to_string(left) + " knobs of the daemon before");
+  } else {
+    log_restore(restore_from_ledger(ledger, node_->drivers(), RestoreRequest::Restore));
+  }
+  if (auto cleared = ledger.set_keep(false, ""); !cleared && left > 0)
+    log(LOG_ERR, cleared.error().message());
+  unlink(upgrade_marker(state_directory_).c_str());
+}
+
+int App::run() {
+  if (auto started = start(); !started) {
+    log(LOG_ERR, started.error().message());
+    return 1;
+  }
+  log(LOG_INFO, "flashd " + std::string(kVersion) +
+                    " started: " + std::to_string(node_->loop().agents().size()) + " agents, mode " +
+                    std::string(to_string(config_.loop.mode)) + (line_.dry_run ? ", dry run" : ""));
+  sd_notify(0, "READY=1");
+  say_status();
+  const int r = sd_event_loop(event_);
+  if (r < 0) log(LOG_ERR, std::string("event loop: ") + std::strerror(-r));
+  stop();
+  return r < 0 ? 1 : 0;
+}
+
+void App::stop() {
+  sd_notify(0, "STOPPING=1");
+  const Cause cause = find_cause(state_directory_);
+  if (on_exit_for(config_.restore, cause) == OnExit::Keep) {
+    Ledger& ledger = node_->ledger();
+    if (!ledger.entries().empty()) {
+      if (auto kept = ledger.set_keep(true, to_string(cause)); kept)
+        log(LOG_NOTICE,
+            std::to_string(ledger.entries().size()) + " knobs are kept (" + std::string(to_string(cause)) +
+                ")",
+            {{"MESSAGE_ID", std::string(kMessageRestore)}});
+      else
+        log(LOG_ERR, "knobs could not be marked to be kept: " + kept.error().message());
+    }
+  } else {
+    LedgerRestore restored;
+    restored.report = node_->actuator().restore_all();
+    log_restore(restored);
+  }
+  log(LOG_INFO,
+      "flashd ended after " + std::to_string(ticks_) + " ticks, " + std::to_string(late_ticks_) + " late");
+}
+
+void App::on_tick() {
+  const Now now = read_clocks();
+  node_->drain_metrics();
+  const TickReport report = node_->tick(now);
+  tick_duration_ = read_clocks().mono - now.mono;
+  ++ticks_;
+  if (report.failures > 0)
+    log(LOG_DEBUG, std::to_string(report.failures) + " knob writes failed in this tick");
+  // A tick that comes late is not made up for: the next one is a whole number of periods later.
+  next_tick_ += config_.period;
+  const Duration after = read_clocks().mono;
+  while (next_tick_ <= after) {
+    next_tick_ += config_.period;
+    ++late_ticks_;
+  }
+  sd_event_source_set_time(timer_, to_usec(next_tick_));
+  sd_event_source_set_enabled(timer_, SD_EVENT_ONESHOT);
+  if (bus_ && sd_bus_is_open(bus_) <= 0) {
+    log(LOG_WARNING, "the bus is gone; control goes on", {{"MESSAGE_ID", std::string(kMessageDegraded)}});
+    bus_trouble_ = "the D-Bus connection was lost";
+    disconnect_bus();
+  }
+  if (!bus_ && line_.bus != "none" && now.mono >= bus_retry_at_) {
+    connect_bus();
+    offer_service();
+  }
+  say_degraded();
+  say_status();
+}
+
+void App::on_changed(TargetId id, AgentChange change) {
+  if (service_) service_->agent_changed(id, change);
+  if (!node_ || change.removed) return;
+  const auto view = node_->loop().view(id);
+  if (!view) return;
+  if (change.added)
+    log(LOG_INFO,
+        "managing " + view->target->name + " by rule " + view->rule->name + " (" +
+            std::string(to_string(view->target->task())) + ", " + std::string(to_string(view->mode)) + ")",
+        {{"FLASHD_AGENT", agent_name(id)}, {"FLASHD_TARGET", view->target->name}});
+  if (change.stage)
+    log(LOG_NOTICE, view->target->name + ": stage " + std::string(to_string(view->stage)),
+        {{"MESSAGE_ID", std::string(kMessageStage)},
+         {"FLASHD_AGENT", agent_name(id)},
+         {"FLASHD_TARGET", view->target->name},
+         {"FLASHD_STAGE", std::string(to_string(view->stage))}});
+}
+
+void App::on_decided(const Target& target, const Decision& decision) {
+  if (!decision.changed_something()) return;
+  for (const KnobOutcome& o : decision.outcomes) {
+    if (o.status != WriteStatus::Written && o.status != WriteStatus::Failed &&
+        o.status != WriteStatus::Undone)
+      continue;
+    const KnobTraits& knob = traits(o.knob);
+    const bool bad = o.status != WriteStatus::Written;
+    const std::string before = number(decision.current[o.knob]);
+    log(bad ? LOG_WARNING : LOG_INFO,
+        target.name + ": " + std::string(knob.name) + " " + before + " -> " + number(o.executed) + " " +
+            std::string(knob.unit) + " (" + std::string(to_string(o.status)) + ")" +
+            (o.message.empty() ? "" : ": " + o.message) + ". " + decision.explanation,
+        {{"MESSAGE_ID", std::string(kMessageDecision)},
+         {"FLASHD_AGENT", agent_name(target.id)},
+         {"FLASHD_TARGET", target.name},
+         {"FLASHD_TASK", std::string(to_string(target.task()))},
+         {"FLASHD_RULE", target.rule},
+         {"FLASHD_STAGE", std::string(to_string(decision.stage))},
+         {"FLASHD_CONTROLLER", std::string(to_string(decision.controller))},
+         {"FLASHD_REWARD", number(decision.reward.value)},
+         {"FLASHD_KNOB", std::string(knob.name)},
+         {"FLASHD_BEFORE", before},
+         {"FLASHD_ASKED", number(o.asked)},
+         {"FLASHD_AFTER", number(o.executed)}});
+  }
+}
+
+void App::say_degraded() {
+  std::set<std::string> now;
+  for (const Degraded& d : node_->degraded()) now.insert(d.part + ": " + d.reason);
+  if (!bus_trouble_.empty()) now.insert("bus: " + bus_trouble_);
+  for (const std::string& text : now)
+    if (!said_degraded_.count(text)) log(LOG_WARNING, text, {{"MESSAGE_ID", std::string(kMessageDegraded)}});
+  for (const std::string& text : said_degraded_)
+    if (!now.count(text)) log(LOG_INFO, "over: " + text, {{"MESSAGE_ID", std::string(kMessageDegraded)}});
+  said_degraded_ = std::move(now);
+}
+
+void App::say_status() {
+  const ControlLoop& loop = node_->loop();
+  std::string status = loop.disabled() ? "disabled: " + loop.disabled_reason()
+                                       : std::to_string(loop.agents().size()) + " agents, mode " +
+                                             std::string(to_string(loop.options().mode));
+  if (!said_degraded_.empty()) status += ", degraded: " + std::to_string(said_degraded_.size());
+  if (status == said_status_) return;
+  said_status_ = status;
+  sd_notifyf(0, "STATUS=%s", status.c_str());
+}
+
+Result<void> App::reload() {
+  sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
+             static_cast<unsigned long long>(to_usec(read_clocks().mono)));
+  ConfigResult loaded = load_config(config_paths(line_));
+  if (!loaded) {
+    for (const std::string& error : loaded.errors) log(LOG_ERR, error);
+    log(LOG_ERR, "the configuration has errors; the old one stays");
+    sd_notify(0, "READY=1");
+    std::string all;
+    for (const std::string& error : loaded.errors) all += (all.empty() ? "" : "\n") + error;
+    return Error(std::errc::invalid_argument, all);
+  }
+  for (const std::string& key : needs_restart(config_, *loaded.config))
+    log(LOG_WARNING, key + " changed; that takes effect when flashd is restarted");
+  config_ = std::move(*loaded.config);
+  node_->reconfigure(read_clocks(), config_);
+  if (service_) service_->manager_changed();
+  sd_notify(0, "READY=1");
+  say_status();
+  log(LOG_NOTICE, "configuration reloaded: " + std::to_string(config_.rules.size()) + " rules, " +
+                      std::to_string(node_->loop().agents().size()) + " agents");
+  return {};
+}
+
+int App::timer_event(sd_event_source*, std::uint64_t, void* app) {
+  static_cast<App*>(app)->on_tick();
+  return 0;
+}
+
+int App::signal_event(sd_event_source* source, const signalfd_siginfo* info, void* data) {
+  App* app = static_cast<App*>(data);
+  if (info->ssi_signo == SIGHUP) {
+    (void)app->reload();  // logged
+    return 0;
+  }
+  return sd_event_exit(sd_event_source_get_event(source), 0);
+}
+
+int App::cgroup_event(sd_event_source*, int, std::uint32_t, void* app) {
+  static_cast<App*>(app)->node_->drain_cgroup_events(read_clocks());
+  return 0;
+}
+
+int App::metrics_event(sd_event_source*, int, std::uint32_t, void* app) {
+  static_cast<App*>(app)->node_->drain_metrics();
+  return 0;
+}
+
+}  // namespace
+
+std::string restore_item_text(const RestoreReport::Item& item) {
+  return std::string(traits(item.ref.kind).name) + " of " + item.ref.locator +
+         (item.message.empty() ? "" : ": " + item.message);
+}
+
+Now read_clocks() {
+  return {clock_now(CLOCK_MONOTONIC), WallTime(clock_now(CLOCK_REALTIME))};
+}
+
+ConfigPaths config_paths(const CommandLine& line) {
+  return {line.config, line.config + ".d"};
+}
+
+int run_daemon(const CommandLine& line, DaemonConfig config) {
+  return App(line, std::move(config)).run();
+}
+
+namespace {
+
+void print_decision(const Target& target, const Decision& decision) {
+  const nlohmann::json document = to_json(decision, target);
+  std::printf("%s (%s, rule %s)\n", target.name.c_str(), std::string(to_string(target.task())).c_str(),
+              target.rule.c_str());
+  std::printf("  %s\n", document.value("words", "").c_str());
+}
+
+}  // namespace
+
+int run_once(const CommandLine& line, const DaemonConfig& config) {
+  std::string bus_trouble;
+  sd_bus* bus = open_bus(line.bus, bus_trouble);
+  LoopEvents events;
+  nlohmann::json agents = nlohmann::json::array();
+  bool second = false;
+  events.decided = [&](const Target& target, const Decision& decision) {
+    if (!second) return;
+    if (line.json)
+      agents.push_back(to_json(decision, target));
+    else
+      print_decision(target, decision);
+  };
+  NodeOptions options{HostRoot(line.root), "", bus, true, false};
+  auto node = Node::open(std::move(options), config, std::move(events));
+  if (!node) {
+    log(LOG_ERR, node.error().message());
+    return 1;
+  }
+  // A captured host has no time of its own: its two ticks are one period apart on made clocks.
+  const bool real = line.root == "/";
+  Now now = real ? read_clocks() : Now{};
+  (*node)->start(now);
+  (*node)->tick(now);
+  if (real) {
+    const auto wait = std::chrono::duration_cast<std::chrono::microseconds>(config.period);
+    usleep(static_cast<useconds_t>(wait.count()));
+    now = read_clocks();
+  } else {
+    now = {now.mono + config.period, now.wall + config.period};
+  }
+  second = true;
+  (*node)->tick(now);
+  const std::vector<Degraded> degraded = (*node)->degraded();
+  if (line.json) {
+    nlohmann::json reasons = nlohmann::json::array();
+    for (const Degraded& d : degraded) reasons.push_back({{"part", d.part}, {"reason", d.reason}});
+    std::puts(nlohmann::json({{"agents", agents}, {"degraded", reasons}}).dump(2).c_str());
+  } else {
+    if ((*node)->loop().agents().empty()) std::puts("no target is selected by a rule of the configuration");
+    for (const Degraded& d : degraded) std::printf("degraded: %s: %s\n", d.part.c_str(), d.reason.c_str());
+  }
+  node->reset();
+  sd_bus_flush_close_unref(bus);
+  return 0;
+}
+
+int run_restore(const CommandLine& line, const DaemonConfig& config) {
+  const HostRoot root(line.root);
+  const std::string state = line.state_directory.empty() ? config.state_directory : line.state_directory;
+  auto ledger = Ledger::open(state, boot_id(root));
+  if (!ledger) {
+    log(LOG_ERR, ledger.error().is(std::errc::operation_would_block)
+                     ? "a running flashd holds the ledger; 'flashctl disable' makes it restore"
+                     : ledger.error().message());
+    return 1;
+  }
+  // Run by hand, --restore restores. Run by systemd after a stop, what the daemon marked when it ended
+  // counts, and where it could not mark anything the operator's choice for that cause.
+  RestoreRequest request = RestoreRequest::Restore;
+  if (line.cause != Cause::Auto || std::getenv("SERVICE_RESULT")) {
+    const Cause cause = line.cause == Cause::Auto ? find_cause(state) : line.cause;
+    if (line.cause == Cause::Auto && ledger->keep())
+      request = RestoreRequest::AsMarked;
+    else if (on_exit_for(config.restore, cause) == OnExit::Keep)
+      request = RestoreRequest::Keep;
+  }
+  std::string bus_trouble;
+  sd_bus* bus = open_bus(line.bus, bus_trouble);
+  LedgerRestore restored;
+  {
+    auto layout = CgroupLayout::detect(root);
+    Drivers drivers(root, layout ? *layout : CgroupLayout(), bus);
+    restored = restore_from_ledger(*ledger, drivers.all(), request);
+  }
+  sd_bus_flush_close_unref(bus);
+
+  const bool good = restored.kept || restored.report.complete();
+  if (line.json) {
+    nlohmann::json items = nlohmann::json::array();
+    for (const RestoreReport::Item& item : restored.report.items)
+      items.push_back({{"knob", std::string(traits(item.ref.kind).name)},
+                       {"driver", item.ref.driver},
+                       {"locator", item.ref.locator},
+                       {"restored", item.restored},
+                       {"message", item.message}});
+    std::puts(nlohmann::json({{"restored", good && !restored.kept},
+                              {"kept", restored.kept},
+                              {"previous_boot", restored.previous_boot},
+                              {"problems", restored.problems},
+                              {"items", items}})
+                  .dump(2)
+                  .c_str());
+  } else {
+    log_restore(restored);
+    if (restored.kept)
+      log(LOG_NOTICE,
+          "knobs are kept in force" +
+              (restored.kept_because.empty() ? std::string() : " (" + restored.kept_because + ")"));
+    else if (restored.report.items.empty())
+      log(LOG_INFO, "nothing to restore");
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace flash

@@ -1,0 +1,197 @@
+#include "daemon/node.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "actuators/knob_board.h"
+#include "actuators/ledger.h"
+#include "actuators/restore.h"
+#include "collectors/registry.h"
+#include "collectors/statsd_collector.h"
+#include "daemon/drivers.h"
+#include "daemon/targets.h"
+#include "host/cgroup_id.h"
+#include "host/cgroup_layout.h"
+#include "host/cgroup_watch.h"
+#include "host/parse.h"
+
+namespace flash {
+namespace {
+
+/// What the arbiter may hand out: all online CPUs and all memory of the machine.
+void fill_capacity(const HostRoot& root, NodeCapacity& capacity, std::vector<int>& online,
+                   std::vector<Degraded>& degraded) {
+  if (auto text = read_file(root.sys("devices/system/cpu/online")))
+    if (auto cpus = parse_cpu_list(*text)) online = *cpus;
+  if (online.empty()) {
+    degraded.push_back({"node", "the list of online CPUs cannot be read; one is assumed"});
+    online = {0};
+  }
+  capacity.cores = static_cast<double>(online.size());
+  if (auto text = read_file(root.proc("meminfo")))
+    if (auto info = parse_meminfo(*text)) capacity.memory_bytes = static_cast<double>(info->total_bytes);
+  if (capacity.memory_bytes <= 0)
+    degraded.push_back({"node", "the size of memory cannot be read; it does not bound memory limits"});
+}
+
+}  // namespace
+
+struct Node::Impl {
+  Impl(NodeOptions o, const DaemonConfig& c) : options(std::move(o)), rules(c.rules) {}
+
+  LoopOptions loop_options(const DaemonConfig& config) const {
+    LoopOptions loop_options = config.loop;
+    loop_options.capacity.cores = capacity.cores;
+    loop_options.capacity.memory_bytes = capacity.memory_bytes;
+    if (options.dry_run) loop_options.mode = std::min(loop_options.mode, Mode::Recommend);
+    return loop_options;
+  }
+
+  /// In a dry run a rule that says control recommends.
+  Targets::Rules rules_in_effect() const {
+    Targets::Rules all = rules;
+    if (!options.dry_run) return all;
+    for (auto& rule : all) {
+      if (rule->mode != Mode::Control) continue;
+      Rule tame = *rule;
+      tame.mode = Mode::Recommend;
+      rule = std::make_shared<const Rule>(std::move(tame));
+    }
+    return all;
+  }
+
+  NodeOptions options;
+  Targets::Rules rules;
+  std::vector<Degraded> degraded;  // found at start, for good
+  NodeCapacity capacity;
+  std::vector<int> online;
+  std::optional<CgroupLayout> layout;
+  std::optional<CgroupIdentifier> identifier;
+  std::optional<CgroupWatch> watch;
+  std::vector<std::unique_ptr<Collector>> collectors;  // in the order of a tick
+  StatsdCollector* statsd = nullptr;
+  std::optional<Ledger> ledger;
+  std::unique_ptr<Drivers> drivers;
+  std::unique_ptr<KnobBoard> board;
+  std::unique_ptr<ControlLoop> loop;
+  std::unique_ptr<Targets> targets;
+};
+
+Node::Node(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Node::~Node() = default;
+
+Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig& config, LoopEvents events) {
+  auto impl = std::make_unique<Impl>(std::move(options), config);
+  const HostRoot& root = impl->options.root;
+  fill_capacity(root, impl->capacity, impl->online, impl->degraded);
+
+  if (auto layout = CgroupLayout::detect(root)) {
+    impl->layout = std::move(*layout);
+    if (auto watch = CgroupWatch::open(*impl->layout))
+      impl->watch.emplace(std::move(*watch));
+    else
+      impl->degraded.push_back({"cgroup", "cgroups are not followed: " + watch.error().message()});
+  } else {
+    impl->degraded.push_back({"cgroup", layout.error().message()});
+  }
+  impl->identifier.emplace(root, impl->layout ? *impl->layout : CgroupLayout());
+
+  impl->collectors = build_collectors({&root, impl->layout ? &*impl->layout : nullptr});
+  StatsdOptions statsd;
+  statsd.socket = impl->options.metrics ? config.statsd.socket : "";
+  statsd.udp = impl->options.metrics ? config.statsd.udp : "";
+  if (auto collector = StatsdCollector::open(std::move(statsd))) {
+    impl->statsd = collector->get();
+    impl->collectors.push_back(std::move(*collector));
+  } else {
+    impl->degraded.push_back({"statsd", collector.error().message()});
+  }
+
+  if (impl->options.dry_run) {
+    impl->ledger.emplace(Ledger::unwritable("dry run: nothing is written"));
+  } else if (auto ledger = Ledger::open(impl->options.state_directory, boot_id(root))) {
+    impl->ledger.emplace(std::move(*ledger));
+  } else if (ledger.error().is(std::errc::operation_would_block)) {
+    return std::move(ledger).error();
+  } else {
+    impl->degraded.push_back({"ledger", "no knob is written: " + ledger.error().message()});
+    impl->ledger.emplace(Ledger::unwritable(ledger.error().message()));
+  }
+
+  impl->drivers = std::make_unique<Drivers>(root, impl->layout.value_or(CgroupLayout()), impl->options.bus);
+  impl->board = std::make_unique<KnobBoard>(impl->drivers->all(), *impl->ledger);
+
+  std::vector<Collector*> collectors;
+  for (const auto& c : impl->collectors) collectors.push_back(c.get());
+  impl->loop = std::make_unique<ControlLoop>(impl->loop_options(config), std::move(collectors), *impl->board,
+                                             std::move(events));
+  impl->targets = std::make_unique<Targets>(*impl->loop, *impl->identifier, impl->online);
+  return std::unique_ptr<Node>(new Node(std::move(impl)));
+}
+
+void Node::start(Now now) {
+  if (impl_->watch) impl_->targets->apply(now, impl_->watch->drain(now));
+  impl_->targets->set_rules(now, impl_->rules_in_effect());
+}
+
+void Node::set_bus(sd_bus* bus) {
+  impl_->drivers->set_bus(bus);
+}
+
+ControlLoop& Node::loop() {
+  return *impl_->loop;
+}
+Actuator& Node::actuator() {
+  return *impl_->board;
+}
+Ledger& Node::ledger() {
+  return *impl_->ledger;
+}
+const std::vector<KnobDriver*>& Node::drivers() const {
+  return impl_->drivers->all();
+}
+
+int Node::cgroup_events_fd() const {
+  return impl_->watch ? impl_->watch->fd() : -1;
+}
+std::vector<int> Node::metrics_fds() const {
+  return impl_->statsd ? std::vector<int>(impl_->statsd->fds().begin(), impl_->statsd->fds().end())
+                       : std::vector<int>();
+}
+
+void Node::drain_cgroup_events(Now now) {
+  if (impl_->watch) impl_->targets->apply(now, impl_->watch->drain(now));
+}
+
+void Node::drain_metrics() {
+  if (impl_->statsd) impl_->statsd->drain();
+}
+
+TickReport Node::tick(Now now) {
+  // Also without an event: a watch that ran out of watches scans from here.
+  drain_cgroup_events(now);
+  return impl_->loop->tick(now);
+}
+
+void Node::reconfigure(Now now, const DaemonConfig& config) {
+  impl_->rules = config.rules;
+  impl_->loop->change_options(impl_->loop_options(config));
+  impl_->targets->set_rules(now, impl_->rules_in_effect());
+}
+
+std::vector<Degraded> Node::degraded() const {
+  std::vector<Degraded> all = impl_->degraded;
+  for (const auto& c : impl_->collectors)
+    for (Degraded& d : c->degraded()) all.push_back(std::move(d));
+  for (Degraded& d : impl_->board->degraded()) all.push_back(std::move(d));
+  if (impl_->watch && !impl_->watch->degraded_reason().empty())
+    all.push_back({"cgroup", impl_->watch->degraded_reason()});
+  for (const auto& [where, why] : impl_->targets->refused()) all.push_back({where, why});
+  return all;
+}
+
+}  // namespace flash

@@ -1,0 +1,69 @@
+// Purpose: one machine under control, without event loop, bus service or log: collectors, knobs, control loop
+// and the targets that the rules select. The daemon drives it, flash-bench measures it, flashd --once prints
+// it. Ownership: owns every room it builds; borrows the bus. Thread rule: one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/ports.h"
+#include "core/result.h"
+#include "daemon/config.h"
+#include "host/host_root.h"
+#include "policy/control_loop.h"
+
+struct sd_bus;
+
+namespace flash {
+
+class Ledger;
+
+struct NodeOptions {
+  HostRoot root;
+  std::string state_directory;  // the ledger's
+  sd_bus* bus = nullptr;        // for units that systemd owns and to see other tuning daemons; may be absent
+  bool dry_run = false;         // write no knob; the ledger is not touched
+  bool metrics = true;          // open the StatsD sockets
+};
+
+class Node {
+ public:
+  /// Builds everything, looks for no target yet, writes nothing. EWOULDBLOCK: another flashd has the ledger.
+  /// A ledger that cannot be written is no error: no knob is written then, and degraded() says why.
+  static Result<std::unique_ptr<Node>> open(NodeOptions options, const DaemonConfig& config,
+                                            LoopEvents events);
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  /// Finds the targets.
+  void start(Now now);
+  /// The bus came (back) or went.
+  void set_bus(sd_bus* bus);
+
+  ControlLoop& loop();
+  Actuator& actuator();
+  Ledger& ledger();
+  const std::vector<KnobDriver*>& drivers() const;
+
+  /// Descriptors that become readable: cgroups came or went (-1: none); metrics arrived.
+  int cgroup_events_fd() const;
+  std::vector<int> metrics_fds() const;
+  void drain_cgroup_events(Now now);
+  void drain_metrics();
+
+  TickReport tick(Now now);
+
+  /// New rules and options for the same machine, in one go.
+  void reconfigure(Now now, const DaemonConfig& config);
+
+  std::vector<Degraded> degraded() const;
+
+ private:
+  struct Impl;
+  explicit Node(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flash

@@ -1,0 +1,97 @@
+#include "daemon/targets.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "host/parse.h"
+#include "policy/rule_match.h"
+
+namespace flash {
+
+TargetId cpu_set_id(const std::vector<int>& cpus) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  for (char c : format_cpu_list(cpus)) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return {TargetKind::CpuSet, hash};
+}
+
+Targets::Targets(ControlLoop& loop, const CgroupIdentifier& identifier, std::vector<int> online_cpus)
+    : loop_(loop), identifier_(identifier), online_cpus_(std::move(online_cpus)) {}
+
+void Targets::apply(Now now, const std::vector<CgroupEvent>& events) {
+  for (const CgroupEvent& event : events) {
+    if (event.kind == CgroupEvent::Kind::Removed) {
+      // The path may name a successor already.
+      if (auto it = cgroups_.find(event.path); it != cgroups_.end() && it->second == event.inode)
+        cgroups_.erase(it);
+      refused_.erase(event.path);
+      leave(now, {TargetKind::Cgroup, event.inode}, true);
+    } else {
+      cgroups_[event.path] = event.inode;
+      match_cgroup(now, event.path, event.inode);
+    }
+  }
+}
+
+void Targets::set_rules(Now now, const Rules& rules) {
+  rules_ = rules;
+  refused_.clear();
+  for (const auto& [path, inode] : cgroups_) match_cgroup(now, path, inode);
+  match_cpus(now);
+}
+
+void Targets::match_cgroup(Now now, const std::string& path, std::uint64_t inode) {
+  Target target = identifier_.describe(path, inode);
+  auto rule = best_rule(rules_, target);
+  settle(now, std::move(target), std::move(rule));
+}
+
+void Targets::match_cpus(Now now) {
+  std::vector<TargetId> wanted;
+  for (const auto& rule : rules_) {
+    if (rule->task != Task::CpuFrequency) continue;
+    Target target;
+    target.cpus = rule->select.cpus.empty() ? online_cpus_ : rule->select.cpus;
+    target.id = cpu_set_id(target.cpus);
+    target.name = "cpus " + format_cpu_list(target.cpus);
+    if (std::find(wanted.begin(), wanted.end(), target.id) != wanted.end()) continue;
+    wanted.push_back(target.id);
+    settle(now, std::move(target), rule);
+  }
+  std::vector<TargetId> left;
+  for (const auto& [id, name] : managed_)
+    if (id.kind == TargetKind::CpuSet && std::find(wanted.begin(), wanted.end(), id) == wanted.end())
+      left.push_back(id);
+  for (TargetId id : left) leave(now, id, false);
+}
+
+void Targets::settle(Now now, Target target, std::shared_ptr<const Rule> rule) {
+  const TargetId id = target.id;
+  const std::string where = id.kind == TargetKind::Cgroup ? target.cgroup : target.name;
+  const auto managed = managed_.find(id);
+  if (!rule) {
+    if (managed != managed_.end()) leave(now, id, false);
+    return;
+  }
+  target.rule = rule->name;
+  target.application = rule->application.empty() ? target.name : rule->application;
+  if (managed != managed_.end()) {
+    const auto view = loop_.view(id);
+    // Another rule or application is another task for the collectors: a new agent.
+    if (view && view->target->rule == target.rule && view->target->application == target.application) {
+      if (auto changed = loop_.change_rule(now, id, rule); !changed)
+        refused_[where] = changed.error().message();
+      return;
+    }
+    leave(now, id, false);
+  }
+  if (auto added = loop_.add_target(now, std::move(target), rule); added)
+    managed_[id] = where;
+  else
+    refused_[where] = added.error().message();
+}
+
+void Targets::leave(Now now, TargetId id, bool gone) {
+  if (managed_.erase(id) > 0) loop_.remove_target(now, id, gone);
+}
+
+}  // namespace flash
