@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <ctime>
@@ -34,6 +35,9 @@ struct Connection {
   UniqueFd fd;
   std::string input;
   SteadyTime arrived;  // when the newest byte of input reached the kernel
+  // EPOLL_CTL_MOD hands the connection to whoever sees its next event. The kernel orders the two, but only
+  // this pair of operations says so to the C++ memory model.
+  std::atomic<bool> released{true};
 };
 
 /// Time since the kernel received the bytes just read; zero where it does not say.
@@ -165,6 +169,7 @@ class Service {
   }
 
   void on_readable(Connection* connection) {
+    connection->released.load(std::memory_order_acquire);
     const ReadEnd end = read_all(*connection);
     // A request that came together with the end of the stream is still answered (half-closed client).
     if (parse_http_request(connection->input).state != HttpParse::Incomplete) {
@@ -179,6 +184,7 @@ class Service {
   }
 
   void rearm(Connection* connection) {
+    connection->released.store(true, std::memory_order_release);
     epoll_event event{};
     event.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT;
     event.data.ptr = connection;
