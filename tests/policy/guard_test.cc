@@ -1,0 +1,181 @@
+#include "policy/guard.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace flash {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024;
+const std::vector<double> kTable = {1.0e6, 1.4e6, 1.8e6, 2.2e6, 2.6e6, 3.0e6};
+
+struct Fixture : ::testing::Test {
+  Fixture() {
+    in.observation = &observation;
+    in.rule = &rule;
+    in.node = &node;
+    in.flaps = &flaps;
+    in.step = 100;
+    cpu(1.0);
+  }
+  void cpu(double current) {
+    in.knob = KnobKind::CpuLimit;
+    in.current = current;
+    in.range = {0.1, 4};
+  }
+  void memory(double current) {
+    in.knob = KnobKind::MemoryLimit;
+    in.current = current;
+    in.range = {64 * kMiB, 1024 * kMiB};
+  }
+  void frequency(double current) {
+    in.knob = KnobKind::CpuFrequency;
+    in.current = current;
+    in.range = {1e6, 3e6};
+    in.steps = kTable;
+  }
+  double ask(double proposed) {
+    verdicts.clear();
+    return apply_guards(in, proposed, verdicts);
+  }
+  std::string who() const { return verdicts.empty() ? "" : std::string(verdicts.back().guard); }
+
+  Observation observation;
+  Rule rule;
+  NodeCapacity node{4, 2048 * kMiB, 0, 0};
+  FlapRecord flaps;
+  GuardInput in;
+  std::vector<GuardVerdict> verdicts;
+};
+
+using GuardTable = Fixture;
+using Bounds = Fixture;
+using Slew = Fixture;
+using Pressure = Fixture;
+using Flap = Fixture;
+
+TEST_F(GuardTable, LetsAModestChangePassWithoutAWord) {
+  EXPECT_EQ(ask(1.2), 1.2);
+  EXPECT_TRUE(verdicts.empty());
+}
+
+TEST_F(GuardTable, HasTheFourGuardsInOrder) {
+  std::vector<std::string_view> names;
+  for (const Guard& g : guard_table()) names.push_back(g.name);
+  EXPECT_EQ(names, (std::vector<std::string_view>{"pressure", "slew", "flap", "bounds"}));
+}
+
+TEST_F(Bounds, BringAValueIntoTheRangeAndSayWhich) {
+  cpu(3.9);
+  EXPECT_EQ(ask(7), 4);
+  EXPECT_EQ(who(), "bounds");
+  EXPECT_EQ(verdicts.back().verdict, Verdict::Changed);
+  EXPECT_EQ(verdicts.back().reason, "the range is 0.10 cores to 4.00 cores");
+}
+
+TEST_F(Bounds, WinOverSlewWhenTheStartIsOutside) {
+  cpu(0.01);
+  EXPECT_EQ(ask(0.01), 0.1);
+  cpu(16);
+  EXPECT_EQ(ask(16), 4);
+}
+
+TEST_F(Bounds, ImposeNoLimitWhereNobodyProposedOne) {
+  cpu(kUnlimited);
+  EXPECT_EQ(ask(kUnlimited), kUnlimited);
+  EXPECT_TRUE(verdicts.empty());
+}
+
+TEST_F(Bounds, SnapAFrequencyToTheHardware) {
+  frequency(1.4e6);
+  EXPECT_EQ(ask(1.5e6), 1.4e6);
+  EXPECT_EQ(who(), "bounds");
+}
+
+TEST_F(Bounds, AProposalThatIsNotANumberKeepsTheKnob) {
+  EXPECT_EQ(ask(std::numeric_limits<double>::quiet_NaN()), 1.0);
+  EXPECT_EQ(verdicts.back().verdict, Verdict::Refused);
+}
+
+TEST_F(Slew, LimitsGrowthAndShrinking) {
+  EXPECT_DOUBLE_EQ(ask(3), 2.0);
+  EXPECT_EQ(who(), "slew");
+  EXPECT_DOUBLE_EQ(ask(0.3), 0.8);
+  EXPECT_EQ(verdicts.back().reason, "may shrink by at most 20 % per step");
+}
+
+TEST_F(Slew, StartsFromTheWholeNodeWhereThereIsNoLimit) {
+  cpu(kUnlimited);
+  EXPECT_DOUBLE_EQ(ask(1), 3.2);  // 4 cores less 20 %
+  memory(kUnlimited);
+  in.range.upper = 2048 * kMiB;
+  EXPECT_DOUBLE_EQ(ask(100 * kMiB), 2048 * kMiB * 0.8);
+}
+
+TEST_F(Slew, AlwaysAllowsOneHardwareStep) {
+  frequency(1.4e6);
+  EXPECT_EQ(ask(1.0e6), 1.0e6) << "29 % less, but the next step";
+  frequency(3.0e6);
+  EXPECT_EQ(ask(1.0e6), 2.6e6) << "20 % less is 2.4 GHz, the next allowed step above it is 2.6";
+  EXPECT_EQ(who(), "slew");
+}
+
+TEST_F(Pressure, DoesNotCutAStarvingTarget) {
+  observation[Signal::CpuPressureSome] = Sample::good(0.25);
+  EXPECT_EQ(ask(0.9), 1.0);
+  EXPECT_EQ(who(), "pressure");
+  EXPECT_EQ(verdicts.back().verdict, Verdict::Refused);
+  EXPECT_EQ(ask(1.5), 1.5) << "growing is what it needs";
+  observation[Signal::CpuPressureSome] = Sample::good(0.19);
+  EXPECT_EQ(ask(0.9), 0.9);
+}
+
+TEST_F(Pressure, UsesThrottlingOnlyWherePsiIsMissing) {
+  observation[Signal::CpuThrottled] = Sample::good(0.5);
+  EXPECT_EQ(ask(0.9), 1.0);
+  observation[Signal::CpuPressureSome] = Sample::good(0);
+  EXPECT_EQ(ask(0.9), 0.9);
+}
+
+TEST_F(Pressure, MemoryIsNotCutUnderPressureOrBelowTheWorkingSet) {
+  memory(500 * kMiB);
+  observation[Signal::MemoryWorkingSet] = Sample::good(440 * kMiB);
+  EXPECT_DOUBLE_EQ(ask(420 * kMiB), 462 * kMiB);
+  EXPECT_EQ(who(), "pressure");
+  observation[Signal::MemoryPressureFull] = Sample::good(0.06);
+  EXPECT_DOUBLE_EQ(ask(490 * kMiB), 500 * kMiB);
+}
+
+TEST_F(Flap, KeepsTheKnobStillBeyondItsBudget) {
+  rule.guards.flap_budget = 3;
+  int direction = 1;
+  for (std::uint64_t s = 90; s < 94; ++s, direction = -direction) flaps.record(s, direction);
+  // 90 up, 91 down, 92 up, 93 down: three reversals, the last write went down.
+  EXPECT_EQ(flaps.reversals(100, 60), 3);
+  EXPECT_EQ(ask(1.2), 1.0);
+  EXPECT_EQ(who(), "flap");
+  EXPECT_EQ(ask(0.9), 0.9) << "on in the same direction is no flap";
+  observation[Signal::CpuPressureSome] = Sample::good(0.9);
+  EXPECT_EQ(ask(1.2), 1.2) << "a starving target may grow";
+}
+
+TEST_F(Flap, ForgetsAfterTheWindow) {
+  rule.guards.flap_budget = 1;
+  flaps.record(10, 1);
+  flaps.record(11, -1);
+  in.step = 60;
+  EXPECT_EQ(ask(1.2), 1.0);
+  in.step = 71;
+  EXPECT_EQ(ask(1.2), 1.2);
+}
+
+TEST(Starving, AnOomKillIsStarvation) {
+  Observation o;
+  EXPECT_FALSE(starving(KnobKind::MemoryLimit, o, {}));
+  o[Signal::MemoryOomKills] = Sample::good(1);
+  EXPECT_TRUE(starving(KnobKind::MemoryLimit, o, {}));
+}
+
+}  // namespace
+}  // namespace flash

@@ -1,0 +1,130 @@
+#include "policy/observation_space.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace flash {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024;
+const NodeCapacity kNode{4, 1024 * kMiB, 0, 0};
+
+Observation service() {
+  Observation o;
+  o[Signal::CpuUsage] = Sample::good(0.5);
+  o[Signal::MemoryWorkingSet] = Sample::good(128 * kMiB);
+  o[Signal::RequestRate] = Sample::good(80);
+  o[Signal::LatencyP99] = Sample::good(40);
+  return o;
+}
+
+TEST(ObservationSpace, EveryEntryIsNamedOnce) {
+  EXPECT_EQ(state_entries(Task::ResourceLimits).size(), static_cast<std::size_t>(kLimitsStateDim));
+  EXPECT_EQ(state_entries(Task::CpuFrequency).size(), static_cast<std::size_t>(kFrequencyStateDim));
+  EXPECT_EQ(state_entries(Task::ResourceLimits)[6].name, "load_change");
+}
+
+TEST(ObservationSpace, LimitsFollowTable7) {
+  Rule rule;
+  rule.slo.latency_p99_ms = 20;
+  Observation before = service();
+  before[Signal::RequestRate] = Sample::good(100);
+  const Observation now = service();
+  const StateVector s = limits_state(rule, kNode, &before, now, 1, 256 * kMiB);
+  ASSERT_EQ(s.size, kLimitsStateDim);
+  EXPECT_FLOAT_EQ(s.values[0], 0.25F);  // 1 of 4 cores
+  EXPECT_FLOAT_EQ(s.values[1], 0.25F);  // 256 of 1024 MiB
+  EXPECT_FLOAT_EQ(s.values[2], 0.5F);
+  EXPECT_FLOAT_EQ(s.values[3], 0.5F);
+  EXPECT_FLOAT_EQ(s.values[4], 0.5F);   // 20 / 40 ms
+  EXPECT_FLOAT_EQ(s.values[5], 1.0F);   // no throughput SLO
+  EXPECT_FLOAT_EQ(s.values[6], -0.2F);  // 100 to 80
+  EXPECT_TRUE(s.trusted());
+  EXPECT_TRUE(s.sensible());
+}
+
+TEST(ObservationSpace, NoLimitIsTheWholeNode) {
+  const Observation now = service();
+  const StateVector s = limits_state({}, kNode, nullptr, now, kUnlimited, kUnlimited);
+  EXPECT_FLOAT_EQ(s.values[0], 1.0F);
+  EXPECT_FLOAT_EQ(s.values[1], 1.0F);
+  EXPECT_FLOAT_EQ(s.values[2], 0.125F);
+}
+
+TEST(ObservationSpace, LoadIsCpuUseWhereNoRequestsAreCounted) {
+  Observation before = service(), now = service();
+  before[Signal::RequestRate] = now[Signal::RequestRate] = Sample::missing();
+  now[Signal::CpuUsage] = Sample::good(1.0);
+  EXPECT_FLOAT_EQ(limits_state({}, kNode, &before, now, 1, 256 * kMiB).values[6], 0.5F);
+}
+
+TEST(ObservationSpace, TheFirstStepIsSensibleButNotTrusted) {
+  const Observation now = service();
+  const StateVector s = limits_state({}, kNode, nullptr, now, 1, 256 * kMiB);
+  EXPECT_TRUE(s.sensible());
+  EXPECT_FALSE(s.trusted());
+}
+
+TEST(ObservationSpace, SaysWhichInputFailed) {
+  Observation before = service(), now = service();
+  now[Signal::MemoryWorkingSet] = Sample::missing();
+  const StateVector s = limits_state({}, kNode, &before, now, 1, 256 * kMiB);
+  EXPECT_EQ(s.not_sensible, 1U << 3);
+  EXPECT_EQ(s.not_trusted, 1U << 3);
+  now = service();
+  now[Signal::CpuUsage].validity = Validity::Degraded;
+  const StateVector d = limits_state({}, kNode, &before, now, 1, 256 * kMiB);
+  EXPECT_TRUE(d.sensible());
+  EXPECT_FALSE(d.trusted());
+}
+
+TEST(ObservationSpace, NeverHandsOutWhatIsNotFinite) {
+  Observation now = service();
+  now[Signal::CpuUsage] = Sample::good(std::numeric_limits<double>::infinity());
+  const StateVector s = limits_state({}, kNode, &now, now, 0, 0);
+  for (float v : s.span()) EXPECT_TRUE(std::isfinite(v));
+}
+
+TEST(ObservationSpace, FrequencyFollowsTable9) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  rule.slo = {20, 100};
+  Observation o = service();
+  o[Signal::CpuUsage] = Sample::good(1.9);
+  o[Signal::Instructions] = Sample::good(4e9);
+  const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2);
+  ASSERT_EQ(s.size, kFrequencyStateDim);
+  EXPECT_FLOAT_EQ(s.values[0], 0.2F);  // 2e9 per CPU
+  EXPECT_FLOAT_EQ(s.values[1], 1.0F);
+  EXPECT_FLOAT_EQ(s.values[2], 0.95F);
+  EXPECT_FLOAT_EQ(s.values[3], 0.5F);
+  EXPECT_FLOAT_EQ(s.values[4], 0.5F);
+  EXPECT_FLOAT_EQ(s.values[5], 0.8F);
+  EXPECT_TRUE(s.trusted());
+}
+
+TEST(ObservationSpace, AMachineWithoutACounterIsServedAndAProxyIsNoCounter) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  Observation o = service();
+  for (const Sample& ips : {Sample::missing(), Sample::proxy(3e9)}) {
+    o[Signal::Instructions] = ips;
+    const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2);
+    EXPECT_EQ(s.values[0], 0);
+    EXPECT_EQ(s.values[1], 0);
+    EXPECT_TRUE(s.sensible());
+  }
+  o[Signal::Instructions] = Sample::invalid();
+  EXPECT_FALSE(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2).sensible());
+}
+
+TEST(ObservationSpace, AnUnknownFrequencyIsNotSensible) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  EXPECT_FALSE(frequency_state(rule, service(), 0, {1e6, 3e6}, 2).sensible());
+}
+
+}  // namespace
+}  // namespace flash

@@ -1,0 +1,288 @@
+#include "policy/reward.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace flash {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024;
+const NodeCapacity kNode{4, 1024 * kMiB, 0, 0};
+
+Observation service(double cores, double bytes) {
+  Observation o;
+  o[Signal::CpuUsage] = Sample::good(cores);
+  o[Signal::MemoryWorkingSet] = Sample::good(bytes);
+  return o;
+}
+
+LimitsStep limits(const Observation& o, double cores, double bytes) {
+  LimitsStep s;
+  s.now = &o;
+  s.in_force.set(KnobKind::CpuLimit, cores);
+  s.in_force.set(KnobKind::MemoryLimit, bytes);
+  s.cpu_range = {0.1, 4};
+  s.memory_range = {64 * kMiB, 1024 * kMiB};
+  return s;
+}
+
+// --- SLO preservation
+// ---------------------------------------------------------------------------------------
+
+TEST(SloPreservation, IsOneAndTrustedWithoutAnSlo) {
+  const SloPreservation sp = slo_preservation({}, {}, true);
+  EXPECT_EQ(sp.value, 1);
+  EXPECT_TRUE(sp.trusted);
+  EXPECT_FALSE(sp.measured);
+}
+
+TEST(SloPreservation, IsTheRatioOfTargetAndMeasuredLatency) {
+  Observation o;
+  o[Signal::LatencyP99] = Sample::good(80);
+  EXPECT_DOUBLE_EQ(slo_preservation({20.0, {}}, o, true).value, 0.25);
+  EXPECT_DOUBLE_EQ(slo_preservation({100.0, {}}, o, true).value, 1);
+}
+
+TEST(SloPreservation, TakesTheWorseOfLatencyAndThroughput) {
+  Observation o;
+  o[Signal::LatencyP99] = Sample::good(40);
+  o[Signal::RequestRate] = Sample::good(25);
+  const SloPreservation sp = slo_preservation({20.0, 100.0}, o, true);
+  EXPECT_DOUBLE_EQ(sp.latency, 0.5);
+  EXPECT_DOUBLE_EQ(sp.throughput, 0.25);
+  EXPECT_DOUBLE_EQ(sp.value, 0.25);
+}
+
+TEST(SloPreservation, ALowRateWithCpuToSpareIsLackOfDemand) {
+  Observation o;
+  o[Signal::RequestRate] = Sample::good(25);
+  EXPECT_DOUBLE_EQ(slo_preservation({{}, 100.0}, o, false).value, 1);
+}
+
+TEST(SloPreservation, NoRequestsAtAllKeepTheLatency) {
+  Observation o;
+  o[Signal::RequestRate] = Sample::good(0);
+  const SloPreservation sp = slo_preservation({20.0, {}}, o, true);
+  EXPECT_EQ(sp.value, 1);
+  EXPECT_TRUE(sp.trusted);
+}
+
+TEST(SloPreservation, AnUnmeasuredSloIsNotTrusted) {
+  EXPECT_FALSE(slo_preservation({20.0, {}}, {}, true).trusted);
+  EXPECT_FALSE(slo_preservation({{}, 10.0}, {}, true).trusted);
+  Observation o;
+  o[Signal::LatencyP99] = {10, Validity::Degraded};
+  EXPECT_FALSE(slo_preservation({20.0, {}}, o, true).trusted);
+}
+
+TEST(CpuSaturated, LooksAtUseAndThrottling) {
+  EXPECT_FALSE(cpu_saturated(service(0.8, 0), 1, 0.2));
+  EXPECT_TRUE(cpu_saturated(service(0.9, 0), 1, 0.2));
+  Observation o = service(0.1, 0);
+  o[Signal::CpuThrottled] = Sample::good(0.2);
+  EXPECT_TRUE(cpu_saturated(o, 1, 0.2));
+  EXPECT_TRUE(cpu_saturated({}, 1, 0.2)) << "unknown use explains nothing away";
+}
+
+// --- limits
+// -------------------------------------------------------------------------------------------------
+
+TEST(LimitsReward, PaperIsTable7) {
+  Rule rule;
+  rule.reward = {RewardKind::Paper, 0.4, 0};
+  rule.slo.latency_p99_ms = 20;
+  Observation o = service(0.5, 256 * kMiB);
+  o[Signal::LatencyP99] = Sample::good(40);
+  const Reward r = limits_reward(rule, kNode, limits(o, 1, 512 * kMiB));
+  EXPECT_DOUBLE_EQ(r.value, 0.4 * 0.5 + 0.6 * (0.5 + 0.5) / 2);
+  EXPECT_DOUBLE_EQ(r.utilization, 0.5);
+  EXPECT_TRUE(r.trusted);
+}
+
+TEST(LimitsReward, PaperPaysMostForFullUseAndTheDefaultForTheTarget) {
+  Rule rule;
+  rule.memory.manage = false;
+  const Observation full = service(1.0, 0), target = service(0.7, 0);
+  rule.reward.kind = RewardKind::Paper;
+  EXPECT_GT(limits_reward(rule, kNode, limits(full, 1, 0)).value,
+            limits_reward(rule, kNode, limits(target, 1, 0)).value);
+  rule.reward.kind = RewardKind::Default;
+  EXPECT_DOUBLE_EQ(limits_reward(rule, kNode, limits(target, 1, 0)).value, 1);
+  EXPECT_DOUBLE_EQ(limits_reward(rule, kNode, limits(full, 1, 0)).value, 0.5) << "starved";
+}
+
+TEST(LimitsReward, NoLimitCountsAsTheWholeNode) {
+  Rule rule;
+  rule.reward.kind = RewardKind::Paper;
+  const Observation o = service(1, 256 * kMiB);
+  EXPECT_DOUBLE_EQ(limits_reward(rule, kNode, limits(o, kUnlimited, kUnlimited)).utilization, 0.25);
+}
+
+TEST(LimitsReward, OnlyManagedAndExistingKnobsAreJudged) {
+  Rule rule;
+  rule.reward.kind = RewardKind::Paper;
+  rule.memory.manage = false;
+  const Observation o = service(0.5, 1024 * kMiB);
+  EXPECT_DOUBLE_EQ(limits_reward(rule, kNode, limits(o, 1, 1024 * kMiB)).utilization, 0.5);
+  LimitsStep none;
+  none.now = &o;
+  EXPECT_FALSE(limits_reward(rule, kNode, none).trusted) << "nothing was judged";
+}
+
+TEST(LimitsReward, DefaultChargesForThrottlingPressureAndOomKills) {
+  Rule rule;
+  Observation o = service(0.7, 512 * kMiB / 1.15);
+  EXPECT_NEAR(limits_reward(rule, kNode, limits(o, 1, 512 * kMiB)).value, 1, 1e-9);
+  Observation throttled = o;
+  throttled[Signal::CpuThrottled] = Sample::good(0.5);
+  EXPECT_NEAR(limits_reward(rule, kNode, limits(throttled, 1, 512 * kMiB)).utilization, 0.75, 1e-9);
+  Observation squeezed = o;
+  squeezed[Signal::MemoryPressureFull] = Sample::good(0.4);
+  EXPECT_NEAR(limits_reward(rule, kNode, limits(squeezed, 1, 512 * kMiB)).utilization, 0.8, 1e-9);
+  Observation killed = o;
+  killed[Signal::MemoryOomKills] = Sample::good(1);
+  EXPECT_NEAR(limits_reward(rule, kNode, limits(killed, 1, 512 * kMiB)).utilization, 0.5, 1e-9);
+}
+
+TEST(LimitsReward, AnIdleTargetAtItsSmallestLimitsCannotDoBetter) {
+  Rule rule;
+  const Observation o = service(0.001, 1 * kMiB);
+  EXPECT_DOUBLE_EQ(limits_reward(rule, kNode, limits(o, 0.1, 64 * kMiB)).value, 1);
+  EXPECT_LT(limits_reward(rule, kNode, limits(o, 0.2, 128 * kMiB)).value, 0.6);
+}
+
+TEST(LimitsReward, UntrustedInputsMakeItUntrusted) {
+  Rule rule;
+  Observation o = service(0.5, 256 * kMiB);
+  o[Signal::CpuUsage].validity = Validity::Stale;
+  EXPECT_FALSE(limits_reward(rule, kNode, limits(o, 1, 512 * kMiB)).trusted);
+  o = service(0.5, 256 * kMiB);
+  o[Signal::MemoryWorkingSet] = Sample::missing();
+  EXPECT_FALSE(limits_reward(rule, kNode, limits(o, 1, 512 * kMiB)).trusted);
+}
+
+// --- frequency
+// ----------------------------------------------------------------------------------------------
+
+Observation cpus(double ips, double cores = 1) {
+  Observation o;
+  o[Signal::Instructions] = Sample::good(ips);
+  o[Signal::CpuUsage] = Sample::good(cores);
+  return o;
+}
+
+FrequencyStep step(const Observation& before, const Observation& now, double khz_before, double khz_now) {
+  FrequencyStep s;
+  s.before = &before;
+  s.now = &now;
+  s.khz_before = khz_before;
+  s.khz_now = khz_now;
+  s.range = {1e6, 3e6};
+  s.cpus = 2;
+  return s;
+}
+
+TEST(FrequencyReward, PaperIsTable9) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  rule.reward = {RewardKind::Paper, 0.3, 0.25};
+  rule.slo.latency_p99_ms = 20;
+  Observation a = cpus(1e9), b = cpus(1.25e9);
+  b[Signal::LatencyP99] = Sample::good(25);
+  const Reward up = frequency_reward(rule, step(a, b, 1e6, 2e6));
+  EXPECT_DOUBLE_EQ(up.value, 0.3 * (0.25 / 1.25) + 0.7 * 0.8);
+  EXPECT_TRUE(up.trusted);
+  const Reward same = frequency_reward(rule, step(a, b, 2e6, 2e6));
+  EXPECT_DOUBLE_EQ(same.value, 0.7 * 0.8) << "the gain counts only when the frequency rose";
+  const Reward down = frequency_reward(rule, step(a, b, 2e6, 1e6));
+  EXPECT_DOUBLE_EQ(down.value, 0.7 * 0.8);
+}
+
+TEST(FrequencyReward, DefaultIsTheDocumentedFormula) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  rule.reward = {RewardKind::Default, 0.4, 0.25};
+  const Observation a = cpus(1e9), b = cpus(1.25e9);
+  const Reward r = frequency_reward(rule, step(a, b, 2e6, 3e6));  // +25 % IPS for +50 % frequency
+  EXPECT_DOUBLE_EQ(r.ips_gain, 0.5);
+  EXPECT_DOUBLE_EQ(r.power_cost, 1);
+  EXPECT_DOUBLE_EQ(r.value, (0.4 * 0.5 + 0.6 * 1 + 0.25 * 0) / 1.25);
+}
+
+TEST(FrequencyReward, RaisingPaysOnlyWhereItBenefits) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  const Observation o = cpus(1e9);
+  const auto at = [&](double gain, double khz) {
+    FrequencyStep s = step(o, o, khz, khz);
+    s.gain_before = gain;
+    return frequency_reward(rule, s).value;
+  };
+  EXPECT_GT(at(1, 3e6), at(1, 1e6)) << "compute-bound: the highest";
+  EXPECT_GT(at(0, 1e6), at(0, 3e6)) << "memory-bound: the lowest";
+}
+
+TEST(FrequencyReward, OscillatingEarnsNoMoreThanTheBestFixedFrequency) {
+  // A compute-bound target: IPS in proportion to the frequency.
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  const auto mean = [&](double low, double high) {
+    double sum = 0, gain = 1;  // what the work gains is known
+    double khz_before = low;
+    for (int i = 0; i < 200; ++i) {
+      const double khz = i % 2 ? high : low;
+      const Observation a = cpus(khz_before * 1e3), b = cpus(khz * 1e3);
+      FrequencyStep s = step(a, b, khz_before, khz);
+      s.gain_before = gain;
+      const Reward r = frequency_reward(rule, s);
+      gain = r.ips_gain;
+      sum += r.value;
+      khz_before = khz;
+    }
+    return sum / 200;
+  };
+  EXPECT_LT(mean(1e6, 3e6), mean(2.99e6, 3e6));
+  rule.reward.kind = RewardKind::Paper;
+  EXPECT_GT(mean(1e6, 3e6), mean(2.99e6, 3e6)) << "the paper's can be farmed (why the default differs)";
+}
+
+TEST(FrequencyReward, UsesRaplWhereItIs) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  Observation o = cpus(1e9);
+  o[Signal::Power] = Sample::good(30);
+  FrequencyStep s = step(o, o, 3e6, 3e6);
+  s.highest_power = 60;
+  EXPECT_DOUBLE_EQ(frequency_reward(rule, s).power_cost, 0.5);
+  s.highest_power = 0;
+  EXPECT_DOUBLE_EQ(frequency_reward(rule, s).power_cost, 1);
+}
+
+TEST(FrequencyReward, AProxyOfIpsDoesNotCount) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  Observation o = cpus(1e9);
+  o[Signal::Instructions] = Sample::proxy(1e9);
+  EXPECT_FALSE(frequency_reward(rule, step(o, o, 2e6, 3e6)).trusted);
+  EXPECT_TRUE(std::isnan(frequency_reward(rule, step(o, o, 2e6, 3e6)).ips_gain));
+  rule.reward.kind = RewardKind::Paper;
+  EXPECT_FALSE(frequency_reward(rule, step(o, o, 2e6, 3e6)).trusted);
+}
+
+TEST(FrequencyReward, WithoutACounterTheSloAndPowerAreJudged) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  rule.slo.latency_p99_ms = 20;
+  Observation o;
+  o[Signal::CpuUsage] = Sample::good(1);
+  o[Signal::LatencyP99] = Sample::good(40);
+  const Reward r = frequency_reward(rule, step(o, o, 3e6, 3e6));
+  EXPECT_TRUE(r.trusted);
+  EXPECT_DOUBLE_EQ(r.value, (0.5 + 0.25 * 0) / 1.25);
+  o[Signal::Instructions] = {1e9, Validity::Degraded};
+  EXPECT_FALSE(frequency_reward(rule, step(o, o, 3e6, 3e6)).trusted) << "a counter that lies is not none";
+}
+
+}  // namespace
+}  // namespace flash
