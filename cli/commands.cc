@@ -332,8 +332,19 @@ Exit set_mode(BusClient& bus, const Invocation& i, const Style&) {
   const std::string target = i.arguments.size() == 2 ? i.arguments[0] : "";
   const std::string mode = i.arguments.back();
   bus.change("SetMode", "ss", target.c_str(), mode.c_str());
-  return done(i, {{"target", target}, {"mode", mode}},
-              "Mode of " + (target.empty() ? "flashd" : who(target)) + " is now " + safe_text(mode) + ".");
+  if (!target.empty())
+    return done(i, {{"target", target}, {"mode", mode}},
+                "Mode of " + who(target) + " is now " + safe_text(mode) + ".");
+  // The global mode is not everybody's: say who does not follow, lest somebody thinks that all obey.
+  json others = json::array();
+  std::string words = "The global mode is now " + safe_text(mode) + ".";
+  for (const auto& a : all_agents(bus))
+    if (a["mode"] != mode) {
+      others.push_back(a["name"]);
+      words += "\n" + text_of(a["target"]) + " keeps the mode " + text_of(a["mode"]) + " (rule " +
+               text_of(a["rule"]) + ").";
+    }
+  return done(i, {{"target", target}, {"mode", mode}, {"others", others}}, words);
 }
 
 Exit hold(BusClient& bus, const Invocation& i, const Style&) {

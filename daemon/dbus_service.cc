@@ -583,22 +583,22 @@ struct DbusTables {
     return 0;
   }
 
-  static int introspect(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept {
-    if (!sd_bus_message_is_method_call(call, "org.freedesktop.DBus.Introspectable", "Introspect")) return 0;
+  static int introspect(sd_bus_message* call, void* userdata, sd_bus_error* error) noexcept {
     Service& s = self(userdata);
     const std::string_view path = sd_bus_message_get_path(call);
-    std::string answer;
-    if (path == kRoot) {
-      answer = dbus_introspection(kManager, true, {"agent"});
-    } else if (path == kAgents) {
-      std::vector<std::string> children;
-      for (TargetId id : s.loop.agents()) children.push_back(agent_name(id));
-      answer = dbus_introspection("", false, children);
-    } else if (const auto id = id_from_path(path); id && s.loop.view(*id)) {
-      answer = dbus_introspection(kAgent, false, {});
-    } else {
-      return 0;
+    const bool root = path == kRoot, agents = path == kAgents;
+    if (!root && !agents) {
+      // With this callback in place sd-bus takes every path below the root for an object.
+      const auto id = id_from_path(path);
+      if (!id || !s.loop.view(*id))
+        return fail(error, {SD_BUS_ERROR_UNKNOWN_OBJECT, "no object " + std::string(path)});
     }
+    if (!sd_bus_message_is_method_call(call, "org.freedesktop.DBus.Introspectable", "Introspect")) return 0;
+    std::vector<std::string> children;
+    if (root) children.emplace_back("agent");
+    if (agents)
+      for (TargetId id : s.loop.agents()) children.push_back(agent_name(id));
+    const std::string answer = dbus_introspection(root ? kManager : agents ? "" : kAgent, root, children);
     return sd_bus_reply_method_return(call, "s", answer.c_str());
   }
 };

@@ -1,0 +1,111 @@
+// Purpose: a DbusService over a real ControlLoop with three agents on fake knobs: "web" (a container), "db"
+// (a unit) and CPUs 0-1, the last of which shares web's application. Ownership: owns loop and service,
+// borrows the bus. Thread rule: one thread.
+#pragma once
+
+#include <systemd/sd-bus.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/dbus_service.h"
+#include "policy/control_loop.h"
+#include "tests/support/fake_actuator.h"
+
+namespace flash::fake {
+
+struct ServiceWorld {
+  static constexpr TargetId kWeb{TargetKind::Cgroup, 11};
+  static constexpr TargetId kDb{TargetKind::Cgroup, 12};
+  static constexpr TargetId kCpus{TargetKind::CpuSet, 13};
+  static constexpr const char* kWebPath = "/org/flashd/agent/limits_11";
+
+  ServiceWorld()
+      : collector([](Now, TargetId, Observation& o) {
+          o[Signal::CpuUsage] = Sample::good(0.9);
+          o[Signal::CpuLimit] = Sample::good(1.0);
+          o[Signal::MemoryUsage] = Sample::good(100e6);
+          o[Signal::MemoryWorkingSet] = Sample::good(100e6);
+        }),
+        loop(options(), {&collector}, actuator, {[this](TargetId id, AgentChange change) {
+               if (service) service->agent_changed(id, change);
+             }}) {}
+
+  /// Puts the service on the bus and adds the targets.
+  void start(sd_bus* bus) {
+    DbusCallbacks c;
+    c.version = "1.2.3";
+    c.now = [this] { return now; };
+    c.reload = [this]() -> Result<void> {
+      if (reload_error.empty()) return {};
+      return Error(std::errc::invalid_argument, reload_error);
+    };
+    c.verify = [this] { return differences; };
+    c.degraded = [] { return std::vector<Degraded>{{"perf", "no hardware PMU"}}; };
+    c.learner = [] { return std::string("absent"); };
+    c.period = [] { return Duration(std::chrono::seconds(1)); };
+    c.ticks = [this] { return ticks; };
+    c.tick_duration = [] { return Duration(std::chrono::microseconds(42)); };
+    c.log = [this](const ChangeRecord& r) { records.push_back(r); };
+    auto opened = DbusService::open(bus, loop, std::move(c));
+    if (!opened) throw std::runtime_error(opened.error().message());
+    service = std::move(opened).value();
+    add(kWeb, "shop-web", "/machine/shop-web", "", {"docker", "0123456789abcdef0123", "shop-web", ""},
+        "shop");
+    add(kDb, "db.service", "/system.slice/db.service", "db.service", {}, "database");
+    add(kCpus, "cpus 0-1", "", "", {}, "shop");
+  }
+
+  void add(TargetId id, const std::string& name, const std::string& cgroup, const std::string& unit,
+           const Container& container, const std::string& application) {
+    Target t;
+    t.id = id;
+    t.name = name;
+    t.cgroup = cgroup;
+    t.unit = unit;
+    t.container = container;
+    t.application = application;
+    auto rule = std::make_shared<Rule>();
+    rule->name = "rule-of-" + name;
+    rule->task = t.task();
+    if (id.kind == TargetKind::Cgroup) {
+      actuator.offer(id, KnobKind::CpuLimit, 1.0, 0.01, 4.0);
+      actuator.offer(id, KnobKind::MemoryLimit, kUnlimited, 4096);
+    } else {
+      t.cpus = {0, 1};
+      actuator.offer(id, KnobKind::CpuFrequency, 2e6, 1e6, 3e6, {1e6, 2e6, 3e6});
+    }
+    t.rule = rule->name;
+    if (auto added = loop.add_target(now, t, rule); !added) throw std::runtime_error(added.error().message());
+  }
+
+  void tick(int n = 1) {
+    for (int i = 0; i < n; ++i) {
+      now.mono += std::chrono::seconds(1);
+      now.wall += std::chrono::seconds(1);
+      ++ticks;
+      loop.tick(now);
+    }
+  }
+
+  static LoopOptions options() {
+    LoopOptions o;
+    o.episode_steps = 10;
+    o.capacity.cores = 4;
+    o.capacity.memory_bytes = 4e9;
+    return o;
+  }
+
+  Now now{std::chrono::seconds(100), WallTime(std::chrono::seconds(1'700'000'000))};
+  std::uint64_t ticks = 0;
+  std::string reload_error;
+  std::vector<std::string> differences;
+  std::vector<ChangeRecord> records;
+  FakeActuator actuator;
+  FakeCollector collector;
+  ControlLoop loop;
+  std::unique_ptr<DbusService> service;
+};
+
+}  // namespace flash::fake
