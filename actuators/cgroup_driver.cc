@@ -154,27 +154,31 @@ void CgroupDriver::close(const KnobRef& ref) {
 
 Result<KnobReading> CgroupDriver::read(const KnobRef& ref) {
   FLASH_TRY(Open* const knob, open(ref));
+  auto reading = read_open(*knob);
+  if (reading) return reading;
+  // Whatever it says: of a cgroup that is gone only that it is gone is worth knowing.
+  auto error = std::move(reading).error();
+  if (auto there = still_there(*knob); !there) error = std::move(there).error();
+  if (vanished(error)) close(ref);
+  return error;
+}
+
+Result<KnobReading> CgroupDriver::read_open(const Open& knob) {
   std::array<char, 128> buffer{};
   std::array<char, 64> period_buffer{};
-  auto text = knob->value.read(buffer);
-  if (!text) {
-    auto error = std::move(text).error();
-    if (vanished(error)) close(ref);
-    return error;
-  }
+  FLASH_TRY(const auto text, knob.value.read(buffer));
   KnobReading reading;
-  reading.raw = chomp(*text);
-  if (knob->kind == KnobKind::MemoryLimit) {
-    FLASH_TRY(reading.value,
-              knob->version == CgroupVersion::V2 ? parse_limit_v2(*text) : parse_limit_v1(*text));
+  reading.raw = chomp(text);
+  if (knob.kind == KnobKind::MemoryLimit) {
+    FLASH_TRY(reading.value, knob.version == CgroupVersion::V2 ? parse_limit_v2(text) : parse_limit_v1(text));
     return reading;
   }
-  if (knob->version == CgroupVersion::V2) {
-    FLASH_TRY(reading.value, parse_cpu_max(*text));
+  if (knob.version == CgroupVersion::V2) {
+    FLASH_TRY(reading.value, parse_cpu_max(text));
     return reading;
   }
-  FLASH_TRY(const auto period, knob->period.read(period_buffer));
-  FLASH_TRY(reading.value, parse_cfs_limit(*text, period));
+  FLASH_TRY(const auto period, knob.period.read(period_buffer));
+  FLASH_TRY(reading.value, parse_cfs_limit(text, period));
   reading.raw += ' ';
   reading.raw += chomp(period);
   return reading;

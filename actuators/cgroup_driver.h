@@ -48,6 +48,7 @@ class CgroupDriver final : public KnobDriver {
  private:
   struct Open;
   Result<Open*> open(const KnobRef& ref);
+  static Result<KnobReading> read_open(const Open& knob);
   Result<void> still_there(Open& knob) const;
   Result<void> put(Open& knob, const char* file, const std::string& text);
   void close(const KnobRef& ref);

@@ -60,7 +60,8 @@ struct KnobBoard::Knob {
   int holds = 0;  // in a row
   Duration last_hold{};
   Duration ours_since{};
-  std::string original_raw;
+  double min_interval_s = 0;
+  std::optional<Duration> last_write;
 
   bool same(const KnobReading& r) const {
     return same_setting(ref.kind, r.value, ours) && r.mode == ours_mode;
@@ -146,6 +147,7 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
     knob.ref = info.ref;
     knob.lease = rule.lease;
     knob.blocked = info.blocked_by;
+    knob.min_interval_s = info.min_interval_s;
     view.kind = info.ref.kind;
     view.driver = std::string(by[i]->name());
     view.lower = info.lower;
@@ -157,7 +159,6 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
       if (reading) {
         view.current = Sample::good(reading->value);
         view.original = reading->value;
-        knob.original_raw = reading->raw;
         if (knob.blocked.empty()) resume(knob, *reading);
         if (const auto* e = ledger_.find(knob.ledger_id)) {
           view.original = e->original;
@@ -188,7 +189,6 @@ void KnobBoard::resume(Knob& knob, const KnobReading& reading) {
   if (!e) return;
   knob.ledger_id = e->id;
   if (reading.raw == e->raw) return drop(knob);
-  knob.original_raw = e->raw;
   knob.ours_mode = reading.mode;
   // Not ours: it stays Ours with our value, and the next observe() settles it as a foreign write.
   knob.ours = e->open_intent || same_setting(knob.ref.kind, reading.value, e->confirmed) ? reading.value
@@ -259,7 +259,6 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
     case LeaseState::Released:
     case LeaseState::Gone:
       view.original = reading->value;
-      knob.original_raw = reading->raw;
       update(view, LeaseState::Unclaimed, knob.blocked, true);
       break;
     case LeaseState::Ours:
@@ -274,7 +273,6 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
     case LeaseState::Yielded:
     case LeaseState::Contended:
       view.original = reading->value;
-      knob.original_raw = reading->raw;
       if (!same_setting(knob.ref.kind, reading->value, knob.seen)) {
         knob.seen = reading->value;
         if (knob.until) knob.until = now.mono + knob.last_hold;
@@ -287,7 +285,6 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
       if (knob.ledger_id == 0 || !knob.same(*reading)) {
         drop(knob);
         view.original = reading->value;
-        knob.original_raw = reading->raw;
       }
       if (knob.until && now.mono >= *knob.until) {
         view.lease_reason.clear();
@@ -317,7 +314,6 @@ void KnobBoard::foreign(Knob& knob, KnobView& view, const KnobReading& reading, 
   ++knob.holds;
   knob.seen = reading.value;
   view.original = reading.value;
-  knob.original_raw = reading.raw;
   switch (knob.lease.on_foreign_write) {
     case ForeignWrite::Yield:
       return hands_off(knob, view, LeaseState::Yielded, until,
@@ -431,6 +427,11 @@ std::vector<KnobOutcome> KnobBoard::apply(Now now, std::span<const KnobChange> c
              setting_text(change.kind, step.view->upper));
       continue;
     }
+    if (step.knob->last_write &&
+        now.mono - *step.knob->last_write < from_seconds(step.knob->min_interval_s)) {
+      refuse(std::string(step.knob->driver->name()) + " takes one change per second at most");
+      continue;
+    }
     if (std::any_of(steps.begin(), steps.end(), [&](const Step& s) { return s.knob == step.knob; })) {
       refuse("asked twice in one transaction");
       continue;
@@ -489,6 +490,7 @@ std::vector<KnobOutcome> KnobBoard::apply(Now now, std::span<const KnobChange> c
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Step& step = steps[i];
     if (step.cancelled) continue;
+    step.knob->last_write = now.mono;
     if (auto done = execute(step, outcomes[step.outcome]); !done) {
       outcomes[step.outcome].status = WriteStatus::Failed;
       outcomes[step.outcome].message = done.error().message();
@@ -513,7 +515,6 @@ Result<void> KnobBoard::announce(Now now, std::span<Step> steps) {
     steps[i].knob->ledger_id = intents[i].id;
     if (!steps[i].first) continue;
     steps[i].view->original = steps[i].before.value;
-    steps[i].knob->original_raw = steps[i].before.raw;
   }
   return {};
 }

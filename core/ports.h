@@ -60,7 +60,8 @@ struct KnobInfo {
   double lower = 0;
   double upper = kUnlimited;
   std::vector<double> steps;
-  std::string blocked_by;  // not empty: may be read, not written, and why
+  std::string blocked_by;     // not empty: may be read, not written, and why
+  double min_interval_s = 0;  // writes closer together than this are refused (a D-Bus round trip each)
 };
 
 struct KnobReading {

@@ -1,0 +1,150 @@
+#include "actuators/cgroup_driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/fake_host.h"
+
+namespace flash {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string kV2 = "sys/fs/cgroup/app/";
+
+FakeHost v2_host() {
+  return FakeHost{cgroup_v2({dir("app", {file("cpu.max", "max 50000\n"), file("memory.high", "max\n")})})};
+}
+FakeHost v1_host() {
+  return FakeHost{
+      cgroup_v1("cpu,cpuacct",
+                {dir("app", {file("cpu.cfs_quota_us", "-1\n"), file("cpu.cfs_period_us", "100000\n")})}),
+      cgroup_v1("memory", {dir("app", {file("memory.limit_in_bytes", "9223372036854771712\n")})})};
+}
+
+Target app(CgroupOwner owner = CgroupOwner::Unmanaged) {
+  Target t;
+  t.id = {TargetKind::Cgroup, 7};
+  t.name = t.cgroup = "/app";
+  t.owner = owner;
+  return t;
+}
+
+struct Knobs {
+  explicit Knobs(const FakeHost& host, const Rule& rule = {}, CgroupOwner owner = CgroupOwner::Unmanaged)
+      : driver(host.root(), *host.layout()), found(*driver.discover(app(owner), rule)) {}
+  const KnobRef& cpu() const { return found.at(0).ref; }
+  const KnobRef& memory() const { return found.at(1).ref; }
+  CgroupDriver driver;
+  std::vector<KnobInfo> found;
+};
+
+TEST(CgroupDriver, WritesV2AndKeepsThePeriod) {
+  FakeHost host = v2_host();
+  Knobs k(host);
+  ASSERT_EQ(k.found.size(), 2u);
+  EXPECT_DOUBLE_EQ(k.found[0].lower, 0.02) << "1 ms of 50 ms";
+  EXPECT_EQ(k.driver.read(k.cpu())->value, kUnlimited);
+  EXPECT_EQ(k.driver.read(k.cpu())->raw, "max 50000");
+  ASSERT_TRUE(k.driver.write(k.cpu(), 1.5));
+  EXPECT_EQ(host.read(kV2 + "cpu.max"), "75000 50000");
+  EXPECT_EQ(k.driver.read(k.cpu())->value, 1.5);
+  ASSERT_TRUE(k.driver.write(k.cpu(), kUnlimited));
+  EXPECT_EQ(host.read(kV2 + "cpu.max"), "max 50000");
+  ASSERT_TRUE(k.driver.write(k.memory(), 1e6));
+  EXPECT_EQ(host.read(kV2 + "memory.high"), "1000000");
+  ASSERT_TRUE(k.driver.restore(k.memory(), "max"));
+  EXPECT_EQ(host.read(kV2 + "memory.high"), "max");
+}
+
+TEST(CgroupDriver, WritesV1) {
+  FakeHost host = v1_host();
+  Knobs k(host);
+  ASSERT_EQ(k.found.size(), 2u);
+  EXPECT_EQ(k.driver.read(k.cpu())->value, kUnlimited);
+  EXPECT_EQ(k.driver.read(k.cpu())->raw, "-1 100000");
+  ASSERT_TRUE(k.driver.write(k.cpu(), 0.5));
+  EXPECT_EQ(host.read("sys/fs/cgroup/cpu,cpuacct/app/cpu.cfs_quota_us"), "50000");
+  ASSERT_TRUE(k.driver.restore(k.cpu(), "-1 100000"));
+  EXPECT_EQ(host.read("sys/fs/cgroup/cpu,cpuacct/app/cpu.cfs_quota_us"), "-1");
+  EXPECT_EQ(k.driver.read(k.memory())->value, kUnlimited);
+  ASSERT_TRUE(k.driver.write(k.memory(), 65536));
+  EXPECT_EQ(host.read("sys/fs/cgroup/memory/app/memory.limit_in_bytes"), "65536");
+}
+
+TEST(CgroupDriver, PutsBackAPeriodThatSomeoneChanged) {
+  FakeHost host = v1_host();
+  Knobs k(host);
+  ASSERT_TRUE(k.driver.read(k.cpu()));
+  host.write("sys/fs/cgroup/cpu,cpuacct/app/cpu.cfs_period_us", "20000\n");
+  ASSERT_TRUE(k.driver.restore(k.cpu(), "-1 100000"));
+  EXPECT_EQ(k.driver.read(k.cpu())->raw, "-1 100000");
+}
+
+TEST(CgroupDriver, NeverGoesBelowTheKernelsLeastQuota) {
+  FakeHost host = v2_host();
+  Knobs k(host);
+  ASSERT_TRUE(k.driver.write(k.cpu(), 0.0001));
+  EXPECT_EQ(host.read(kV2 + "cpu.max"), "1000 50000");
+}
+
+TEST(CgroupDriver, OffersOnlyWhatIsThereAndManaged) {
+  FakeHost host{cgroup_v2({dir("app", {file("memory.high", "max\n")})})};
+  EXPECT_EQ(Knobs(host).found.size(), 1u) << "no cpu.max: the controller is not enabled";
+  Rule rule;
+  rule.memory.manage = false;
+  EXPECT_THAT(Knobs(host, rule).found, IsEmpty());
+}
+
+TEST(CgroupDriver, LeavesSystemdsCgroupsAlone) {
+  FakeHost host = v2_host();
+  EXPECT_THAT(Knobs(host, {}, CgroupOwner::Systemd).found, IsEmpty());
+  EXPECT_EQ(Knobs(host, {}, CgroupOwner::Delegated).found.size(), 2u);
+}
+
+TEST(CgroupDriver, TheKubeletsAreBlockedUnlessAllowed) {
+  FakeHost host = v2_host();
+  EXPECT_THAT(Knobs(host, {}, CgroupOwner::Kubelet).found[0].blocked_by, HasSubstr("kubelet"));
+  Rule rule;
+  rule.allow_kubelet = true;
+  EXPECT_EQ(Knobs(host, rule, CgroupOwner::Kubelet).found[0].blocked_by, "");
+}
+
+TEST(CgroupDriver, ARecreatedCgroupIsAnotherOne) {
+  FakeHost host = v2_host();
+  Knobs k(host);
+  ASSERT_TRUE(k.driver.read(k.cpu()));
+  std::filesystem::rename(host.path() / "sys/fs/cgroup/app", host.path() / "sys/fs/cgroup/old");
+  host.add("sys/fs/cgroup/app", {file("cpu.max", "max 100000\n"), file("memory.high", "max\n")});
+  const auto written = k.driver.write(k.cpu(), 1);
+  ASSERT_FALSE(written);
+  EXPECT_TRUE(written.error().is(std::errc::no_such_file_or_directory));
+  EXPECT_EQ(host.read(kV2 + "cpu.max"), "max 100000\n");
+}
+
+TEST(CgroupDriver, AVanishedCgroupIsENOENT) {
+  FakeHost host = v2_host();
+  Knobs k(host);
+  host.remove("sys/fs/cgroup/app");
+  const auto read = k.driver.read(k.cpu());
+  ASSERT_FALSE(read);
+  EXPECT_TRUE(vanished(read.error())) << read.error().message();
+}
+
+TEST(CgroupDriver, ABadLocatorIsNoCgroup) {
+  FakeHost host = v2_host();
+  Knobs k(host);
+  for (const char* bad : {"", "7", "/app", "x /app", "7 "})
+    EXPECT_FALSE(k.driver.read({KnobKind::CpuLimit, {}, "cgroupfs", bad})) << bad;
+}
+
+TEST(CgroupDriver, WhatIsNoLimitIsAnError) {
+  FakeHost host = v2_host();
+  Knobs k(host);
+  host.write(kV2 + "cpu.max", "lots\n");
+  EXPECT_FALSE(k.driver.read(k.cpu()));
+}
+
+}  // namespace
+}  // namespace flash
