@@ -37,7 +37,10 @@ constexpr std::size_t kReasonBytes = 256;
 constexpr std::size_t kTargetBytes = 4096;  // a cgroup path is at most PATH_MAX
 constexpr std::uint32_t kAnswers = 1000;
 constexpr std::uint64_t kHoldSeconds = 30ull * 24 * 3600;
-constexpr std::size_t kPendingCalls = 64;  // a caller cannot fill our memory with unanswered questions
+// Nobody can fill our memory with questions, nor keep root from the kill switch by leaving polkit's
+// unanswered.
+constexpr std::size_t kPendingCalls = 1024;
+constexpr std::size_t kPendingPerUser = 8;
 constexpr std::uint64_t kBusTimeoutUs = 5'000'000;
 constexpr std::uint64_t kPolkitTimeoutUs = 10'000'000;
 constexpr std::uint64_t kInteractiveTimeoutUs = 120'000'000;  // somebody types a password
@@ -295,7 +298,7 @@ struct DbusService::Impl {
   /// Carries out an authorised call: fills the reply or says why not.
   using Run = std::function<Outcome(sd_bus_message* reply)>;
 
-  /// Reads and checks a changing call's arguments before anybody is asked for a password.
+  /// Reads and checks a changing call's arguments; `run` will carry it out.
   struct ChangeMethod {
     const char* member;
     const char* action;  // polkit
@@ -310,6 +313,7 @@ struct DbusService::Impl {
     Slot slot;
     Run run;
     ChangeRecord record;
+    bool asks_polkit = false;
   };
 
   Impl(sd_bus* b, ControlLoop& l, DbusCallbacks c) : bus(sd_bus_ref(b)), loop(l), callbacks(std::move(c)) {}
@@ -906,11 +910,6 @@ int DbusService::Impl::begin_change(sd_bus_message* call, sd_bus_error* error) {
   p.call.reset(sd_bus_message_ref(call));
   p.record.method = method->member;
   if (const char* sender = sd_bus_message_get_sender(call)) p.record.sender = sender;
-  if (auto bad = method->parse(*this, call, p.record.arguments, p.run)) {
-    finish(p, bad, "failed", nullptr);
-    return 1;
-  }
-
   if (sd_bus_is_bus_client(bus) > 0) {
     sd_bus_slot* slot = nullptr;
     sd_bus_message* raw = nullptr;
@@ -968,6 +967,9 @@ int DbusService::Impl::on_credentials(sd_bus_message* m, void* userdata, sd_bus_
 }
 
 void DbusService::Impl::have_caller(Pending& p) {
+  // Before anybody is asked for a password.
+  if (auto bad = p.method->parse(*this, p.call.get(), p.record.arguments, p.run))
+    return finish(p, bad, "failed", nullptr);
   // As sd_bus_query_sender_privilege(): root, and whoever flashd itself runs as (a private bus in a test).
   if (p.record.uid == 0 || p.record.uid == geteuid())
     carry_out(p);
@@ -978,6 +980,13 @@ void DbusService::Impl::have_caller(Pending& p) {
 }
 
 void DbusService::Impl::ask_polkit(Pending& p) {
+  const auto waiting = std::count_if(pending.begin(), pending.end(), [&p](const Pending& each) {
+    return &each != &p && each.asks_polkit && each.record.uid == p.record.uid;
+  });
+  if (static_cast<std::size_t>(waiting) >= kPendingPerUser)
+    return finish(p, Failure{SD_BUS_ERROR_LIMITS_EXCEEDED, "too many of your calls wait for authorisation"},
+                  "denied", nullptr);
+  p.asks_polkit = true;
   const bool interactive = sd_bus_message_get_allow_interactive_authorization(p.call.get()) > 0;
   sd_bus_message* raw = nullptr;
   int r = sd_bus_message_new_method_call(bus, &raw, "org.freedesktop.PolicyKit1",

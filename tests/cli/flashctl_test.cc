@@ -103,6 +103,10 @@ class FlashctlTest : public testing::Test {
   }
   static int on_check(sd_bus_message* m, void* userdata, sd_bus_error*) {
     auto& self = *static_cast<FlashctlTest*>(userdata);
+    if (self.silent_) {  // somebody is looking for a password
+      ++self.unanswered_;
+      return 1;
+    }
     const char *kind = nullptr, *action = nullptr;
     std::uint32_t flags = 0;
     sd_bus_message_enter_container(m, 'r', "sa{sv}");
@@ -121,7 +125,8 @@ class FlashctlTest : public testing::Test {
   fake::BusPtr service_bus_, polkit_;
   ServiceWorld world_;
   std::string program_;
-  bool authorized_ = false, challenge_ = false;
+  bool authorized_ = false, challenge_ = false, silent_ = false;
+  int unanswered_ = 0;
   std::vector<std::string> asked_;
 };
 
@@ -317,6 +322,34 @@ TEST_F(FlashctlTest, DoesWhatPolkitAllows) {
   ASSERT_EQ(world_.records.size(), 1u);
   EXPECT_EQ(world_.records[0].uid, kNobody);
   EXPECT_EQ(world_.records[0].verdict, "done");
+}
+
+TEST_F(FlashctlTest, AUserWhoLeavesPolkitUnansweredDoesNotKeepRootOut) {
+  start_polkit(false, false);
+  silent_ = true;
+  // One connection of nobody with many calls, none of which is ever authorised.
+  ASSERT_EQ(seteuid(kNobody), 0);
+  fake::BusPtr nobody = bus_.connect();
+  ASSERT_EQ(seteuid(0), 0);
+  int refused = 0;
+  const auto count = [](sd_bus_message* m, void* n, sd_bus_error*) {
+    *static_cast<int*>(n) += sd_bus_message_is_method_error(m, SD_BUS_ERROR_LIMITS_EXCEEDED);
+    return 0;
+  };
+  for (int i = 0; i < 100; ++i)
+    ASSERT_GE(sd_bus_call_method_async(nobody.get(), nullptr, "org.flashd", "/org/flashd",
+                                       "org.flashd.Manager1", "Disable", count, &refused, "s", "x"),
+              0);
+  for (int i = 0; i < 1000 && refused < 92; ++i) {
+    serve(nobody.get());
+    serve(service_bus_.get());
+    serve(polkit_.get());
+    usleep(1000);
+  }
+  EXPECT_EQ(refused, 92);
+  EXPECT_EQ(unanswered_, 8);
+  EXPECT_EQ(flashctl({"disable", "--reason", "incident"}).exit, 0);
+  EXPECT_TRUE(world_.loop.disabled());
 }
 
 TEST_F(FlashctlTest, DoesNotAskPolkitForRoot) {

@@ -506,6 +506,7 @@ TEST_F(DbusServiceTest, LogsEveryChange) {
   EXPECT_EQ(world_.records[2].verdict, "failed");
   EXPECT_THAT(world_.records[2].message, HasSubstr("nothing"));
   EXPECT_EQ(world_.records[3].verdict, "failed");
+  EXPECT_EQ(world_.records[3].uid, geteuid());
 }
 
 // -- introspection
