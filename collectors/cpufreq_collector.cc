@@ -1,18 +1,10 @@
 #include "collectors/cpufreq_collector.h"
 
-#include <dirent.h>
-
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <memory>
-
-#include "host/parse.h"
 
 namespace flash {
 namespace {
 
-constexpr std::string_view kFiles[] = {"scaling_cur_freq", "scaling_min_freq", "scaling_max_freq"};
 constexpr Signal kSignals[] = {Signal::Frequency, Signal::FrequencyMin, Signal::FrequencyMax};
 
 bool share_a_cpu(const std::vector<int>& a, const std::vector<int>& b) {
@@ -20,14 +12,12 @@ bool share_a_cpu(const std::vector<int>& a, const std::vector<int>& b) {
                      [&](int cpu) { return std::find(b.begin(), b.end(), cpu) != b.end(); });
 }
 
-/// related_cpus: "0 1 2\n".
-std::vector<int> parse_related(std::string_view text) {
-  std::vector<int> cpus;
-  for (const std::string_view word : split_words(text)) {
-    const auto cpu = parse_u64(word);
-    if (cpu && *cpu <= static_cast<std::uint64_t>(kMaxCpu)) cpus.push_back(static_cast<int>(*cpu));
-  }
-  return cpus;
+Sample as_sample(const Result<std::uint64_t>& khz) {
+  if (khz) return *khz > 0 ? Sample::good(static_cast<double>(*khz)) : Sample::invalid();
+  // "<unknown>" where the driver cannot tell.
+  if (khz.error().is(std::errc::invalid_argument) || khz.error().is(std::errc::result_out_of_range))
+    return Sample::invalid();
+  return Sample::missing();  // EBUSY: its CPUs are offline
 }
 
 }  // namespace
@@ -46,46 +36,17 @@ void CpufreqCollector::untrack(TargetId id) {
 
 void CpufreqCollector::scan() {
   policies_.clear();
-  const std::string base = root_.sys("devices/system/cpu/cpufreq");
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(base.c_str()), ::closedir);
-  if (!directory) return;
-  while (const dirent* entry = ::readdir(directory.get())) {  // NOLINT(concurrency-mt-unsafe): own stream
-    std::string_view name = entry->d_name;
-    constexpr std::string_view kPrefix = "policy";
-    if (!name.starts_with(kPrefix)) continue;
-    Policy policy;
-    const char* end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, policy.number);
-    if (parsed.ec != std::errc() || parsed.ptr != end) continue;
-    const std::string path = base + "/" + std::string(name) + "/";
-    const auto related = read_file(path + "related_cpus");
-    if (!related) continue;
-    policy.cpus = parse_related(*related);
-    for (int i = 0; i < FileCount; ++i)
-      if (auto file = KeptFile::open(path + std::string(kFiles[i]))) policy.files[i] = *std::move(file);
-    policies_.push_back(std::move(policy));
-  }
-  std::sort(policies_.begin(), policies_.end(),
-            [](const Policy& a, const Policy& b) { return a.number < b.number; });
+  for (CpufreqPolicy& policy : cpufreq_policies(root_))
+    if (auto reader = CpufreqPolicyReader::open(root_, policy.name))
+      policies_.push_back({std::move(policy.related_cpus), *std::move(reader), {}});
 }
 
-bool CpufreqCollector::read(Policy& policy) const {
-  std::array<char, 64> buffer;
-  bool here = true;
-  for (int i = 0; i < FileCount; ++i) {
-    policy.samples[i] = Sample::missing();
-    if (!policy.files[i].is_open()) continue;
-    const auto text = policy.files[i].read(buffer);
-    if (!text) {
-      // EBUSY: all its CPUs are offline; the file reads again when one is back.
-      here &= !vanished(text.error());
-      continue;
-    }
-    // "<unknown>" where the driver cannot tell.
-    const auto khz = parse_u64(*text);
-    policy.samples[i] = khz && *khz > 0 ? Sample::good(static_cast<double>(*khz)) : Sample::invalid();
-  }
-  return here;
+bool CpufreqCollector::read(Policy& policy) {
+  const auto min = policy.reader.min_khz();
+  policy.samples[Current] = as_sample(policy.reader.current_khz());
+  policy.samples[Min] = as_sample(min);
+  policy.samples[Max] = as_sample(policy.reader.max_khz());
+  return min || !vanished(min.error());
 }
 
 void CpufreqCollector::collect(Now /*now*/, ObservationTable& table) {
@@ -101,7 +62,7 @@ void CpufreqCollector::collect(Now /*now*/, ObservationTable& table) {
   for (const auto& [id, cpus] : targets_) {
     const auto row = table.find(id);
     if (row == table.end()) continue;
-    for (int i = 0; i < FileCount; ++i) {
+    for (int i = 0; i < ReadingCount; ++i) {
       double sum = 0, lowest = 0, highest = 0;
       int usable = 0;
       bool invalid = false;

@@ -6,13 +6,12 @@
 // maximum. Ownership: keeps three descriptors per policy. Thread rule: one thread, the control loop's.
 #pragma once
 
-#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "core/ports.h"
-#include "host/file_io.h"
 #include "host/host_root.h"
+#include "host/topology.h"
 
 namespace flash {
 
@@ -27,17 +26,16 @@ class CpufreqCollector final : public Collector {
   std::vector<Degraded> degraded() const override;
 
  private:
-  enum File : std::uint8_t { Current, Min, Max, FileCount };
+  enum Reading : std::uint8_t { Current, Min, Max, ReadingCount };
   struct Policy {
-    int number = 0;
-    std::vector<int> cpus;  // related_cpus: online and offline ones
-    KeptFile files[FileCount];
-    Sample samples[FileCount];  // of this tick; Missing while its CPUs are offline
+    std::vector<int> cpus;  // online and offline ones
+    CpufreqPolicyReader reader;
+    Sample samples[ReadingCount];  // of this tick; Missing while its CPUs are offline
   };
 
   void scan();
   /// False: the policy is gone (driver changed, CPUs removed).
-  bool read(Policy& policy) const;
+  static bool read(Policy& policy);
 
   HostRoot root_;
   std::vector<Policy> policies_;                            // by number
