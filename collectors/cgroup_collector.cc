@@ -18,11 +18,6 @@ bool out_of_descriptors(const Error& error) {
   return error.is(std::errc::too_many_files_open) || error.is(std::errc::too_many_files_open_in_system);
 }
 
-template <class T>
-Sample sample_of(const Result<T>& result) {
-  return result ? Sample::good(static_cast<double>(*result)) : sample_of(result.error());
-}
-
 }  // namespace
 
 CgroupCollector::CgroupCollector(CgroupLayout layout, CgroupCollectorOptions options)
@@ -33,7 +28,7 @@ void CgroupCollector::track(const Target& target) {
   if (layout_.reference_mount().empty()) return;
   auto cgroup = Cgroup::open(layout_, target.cgroup, CgroupFiles::Statistics);
   if (!cgroup) {
-    out_of_files_ |= out_of_descriptors(cgroup.error());
+    if (out_of_descriptors(cgroup.error())) refused_.insert(target.id);
     return;
   }
   // Another cgroup of the same name by now; its own target is on its way.
@@ -43,6 +38,7 @@ void CgroupCollector::track(const Target& target) {
 
 void CgroupCollector::untrack(TargetId id) {
   states_.erase(id);
+  refused_.erase(id);
 }
 
 void CgroupCollector::collect(Now now, ObservationTable& table) {
@@ -64,21 +60,36 @@ void CgroupCollector::collect_one(Now now, State& state, Observation& out) {
   }
   const double interval_s = state.ticks == 1 ? 0 : seconds(now.mono - state.last);
   state.last = now.mono;
+  state.lost_file = false;
   collect_cpu(interval_s, state, out);
-  if (!state.gone) collect_memory(now, interval_s, state, out);
-  if (!state.gone) collect_io(now, state, out);
-  if (!state.gone) out[Signal::Pids] = sample_of(state.cgroup.pids());
+  collect_memory(now, interval_s, state, out);
+  collect_io(now, state, out);
+  out[Signal::Pids] = sample(state, state.cgroup.pids());
+  if (state.lost_file) settle_loss(state);
   if (state.gone)
     for (const auto signal : kSignals) out[signal] = Sample::missing();
+}
+
+Sample CgroupCollector::failed(State& state, const Error& error) {
+  // kernfs answers ENODEV on the kept files of a removed cgroup, and of a controller that was switched off.
+  state.lost_file |= error.is(std::errc::no_such_device);
+  return sample_of(error);
+}
+
+void CgroupCollector::settle_loss(State& state) {
+  if (!state.cgroup.alive()) {
+    state.gone = true;
+    return;
+  }
+  auto again = Cgroup::open(layout_, state.cgroup.path(), CgroupFiles::Statistics);
+  if (again && again->inode() == state.cgroup.inode()) state.cgroup = std::move(*again);
 }
 
 void CgroupCollector::collect_cpu(double interval_s, State& state, Observation& out) {
   const auto stat = state.cgroup.cpu_stat();
   if (!stat) {
-    // kernfs answers ENODEV on every kept file of a removed cgroup.
-    state.gone = stat.error().is(std::errc::no_such_device);
     for (const auto s : {Signal::CpuUsage, Signal::CpuThrottled, Signal::CpuThrottledTime})
-      out[s] = sample_of(stat.error());
+      out[s] = failed(state, stat.error());
   } else {
     if (stat->has_usage) out[Signal::CpuUsage] = state.usage.rate(stat->usage_us, interval_s, 1e-6);
     if (stat->has_bandwidth) {
@@ -91,18 +102,14 @@ void CgroupCollector::collect_cpu(double interval_s, State& state, Observation& 
       out[Signal::CpuThrottledTime] = state.throttled_time.rate(stat->throttled_us, interval_s, 1e-6);
     }
   }
-  out[Signal::CpuLimit] = sample_of(state.cgroup.cpu_limit());
+  out[Signal::CpuLimit] = sample(state, state.cgroup.cpu_limit());
 }
 
 void CgroupCollector::collect_memory(Now now, double interval_s, State& state, Observation& out) {
   const auto usage = state.cgroup.memory_usage();
-  out[Signal::MemoryUsage] = sample_of(usage);
-  if (!usage && usage.error().is(std::errc::no_such_device)) {
-    state.gone = true;
-    return;
-  }
+  out[Signal::MemoryUsage] = sample(state, usage);
   if (!state.inactive.usable() || now.mono - state.inactive_at >= options_.memory_stat_every) {
-    state.inactive = sample_of(state.cgroup.inactive_file());
+    state.inactive = sample(state, state.cgroup.inactive_file());
     state.inactive_at = now.mono;
   }
   if (usage) {
@@ -111,13 +118,13 @@ void CgroupCollector::collect_memory(Now now, double interval_s, State& state, O
       working_set.value = std::max(0.0, static_cast<double>(*usage) - working_set.value);
     out[Signal::MemoryWorkingSet] = working_set;
   }
-  out[Signal::MemoryLimit] = sample_of(state.cgroup.memory_limit());
+  out[Signal::MemoryLimit] = sample(state, state.cgroup.memory_limit());
   const auto events = state.cgroup.memory_events();
   if (events) {
     out[Signal::MemoryHighEvents] = state.limit_hits.rate(events->limit_hits, interval_s);
     out[Signal::MemoryOomKills] = state.oom_kills.growth(events->oom_kills);
   } else {
-    out[Signal::MemoryHighEvents] = out[Signal::MemoryOomKills] = sample_of(events.error());
+    out[Signal::MemoryHighEvents] = out[Signal::MemoryOomKills] = failed(state, events.error());
   }
 }
 
@@ -131,7 +138,7 @@ void CgroupCollector::collect_io(Now now, State& state, Observation& out) {
       state.read_rate = state.read.rate(bytes->read, interval_s);
       state.write_rate = state.written.rate(bytes->written, interval_s);
     } else {
-      state.read_rate = state.write_rate = sample_of(bytes.error());
+      state.read_rate = state.write_rate = failed(state, bytes.error());
     }
   }
   out[Signal::IoReadBytes] = state.read_rate;
@@ -142,7 +149,7 @@ std::vector<Degraded> CgroupCollector::degraded() const {
   std::vector<Degraded> list;
   if (layout_.reference_mount().empty())
     list.push_back({"cgroup", "no cgroup file system is mounted: there are no cgroup targets"});
-  if (out_of_files_)
+  if (out_of_files_ || !refused_.empty())
     list.push_back({"cgroup", "out of file descriptors (LimitNOFILE): some targets are not measured"});
   return list;
 }

@@ -5,6 +5,7 @@
 
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "collectors/rate.h"
@@ -37,7 +38,8 @@ class CgroupCollector final : public Collector {
  private:
   struct State {
     Cgroup cgroup;
-    bool gone = false;
+    bool gone = false;       // removed: nothing more is read
+    bool lost_file = false;  // a file vanished in this tick
     std::uint64_t ticks = 0;
     Duration last{};
     Counter usage, periods, throttled, throttled_time, limit_hits, oom_kills, read, written;
@@ -47,6 +49,12 @@ class CgroupCollector final : public Collector {
     Sample read_rate, write_rate;
     Duration io_at{};
   };
+  static Sample failed(State& state, const Error& error);
+  template <class T>
+  static Sample sample(State& state, const Result<T>& result) {
+    return result ? Sample::good(static_cast<double>(*result)) : failed(state, result.error());
+  }
+  void settle_loss(State& state);
   void collect_one(Now now, State& state, Observation& out);
   void collect_cpu(double interval_s, State& state, Observation& out);
   void collect_memory(Now now, double interval_s, State& state, Observation& out);
@@ -55,6 +63,7 @@ class CgroupCollector final : public Collector {
   CgroupLayout layout_;
   CgroupCollectorOptions options_;
   std::unordered_map<TargetId, State> states_;
+  std::unordered_set<TargetId> refused_;  // no descriptors were left for them
   bool out_of_files_ = false;
 };
 

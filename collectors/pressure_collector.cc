@@ -57,7 +57,9 @@ void PressureCollector::read_node(Now now) {
   const double interval_s = node_first_ ? 0 : seconds(since);
   node_first_ = false;
   node_last_ = now.mono;
-  node_cpu_.update(read_pressure(node_cpu_file_), interval_s);
+  const auto cpu = read_pressure(node_cpu_file_);
+  node_readable_ = cpu.has_value();
+  node_cpu_.update(cpu, interval_s);
   node_memory_.update(read_pressure(node_memory_file_), interval_s);
 }
 
@@ -99,7 +101,8 @@ void PressureCollector::collect(Now now, ObservationTable& table) {
 
 std::vector<Degraded> PressureCollector::degraded() const {
   std::vector<Degraded> list;
-  if (!node_cpu_file_.is_open())
+  // Kernels booted with psi=0 may have the files and refuse to read them.
+  if (!node_cpu_file_.is_open() || !node_readable_)
     list.push_back({"psi", "the kernel gives no pressure information (CONFIG_PSI, boot option psi=1)"});
   else if (layout_.version(CgroupController::Pressure) == CgroupVersion::None)
     list.push_back({"psi", "cgroup v1 has no pressure per cgroup; only the node's is known"});

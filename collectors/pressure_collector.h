@@ -55,6 +55,7 @@ class PressureCollector final : public Collector {
   Share node_cpu_, node_memory_;
   Duration node_last_{};
   bool node_first_ = true;
+  bool node_readable_ = true;
   std::unordered_map<TargetId, State> states_;
   std::size_t without_ = 0;  // targets that have no pressure files
   bool out_of_files_ = false;

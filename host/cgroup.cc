@@ -21,7 +21,10 @@ struct Cgroup::FileName {
 };
 
 Cgroup::Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode, CgroupFiles wanted)
-    : path_(std::move(path)), inode_(inode), wanted_(wanted) {
+    : path_(std::move(path)),
+      reference_(layout.directory(layout.reference(), path_)),
+      inode_(inode),
+      wanted_(wanted) {
   for (std::size_t i = 0; i < kControllerCount; ++i) {
     const auto c = static_cast<CgroupController>(i);
     versions_[i] = layout.version(c);
@@ -83,6 +86,11 @@ Result<void> Cgroup::open_missing() {
     complete_ &= kept.is_open();
   }
   return {};
+}
+
+bool Cgroup::alive() const {
+  const auto inode = inode_of(reference_);
+  return inode && *inode == inode_;
 }
 
 Result<std::string_view> Cgroup::read(File file, std::span<char> buffer) const {

@@ -35,8 +35,8 @@ struct MemoryEvents {
 enum class CgroupFiles : std::uint8_t { Statistics, Pressure, All };
 
 /// Values of all methods are as the kernel has them now. Errors of all methods: ENOENT: this kernel or
-/// hierarchy has no such file for the cgroup; ENODEV: the cgroup was removed; EINVAL, ERANGE: the file holds
-/// what it cannot hold. No method allocates unless it fails.
+/// hierarchy has no such file for the cgroup; ENODEV: the cgroup was removed, or its controller switched off;
+/// EINVAL, ERANGE: the file holds what it cannot hold. No method allocates unless it fails.
 class Cgroup {
  public:
   /// Opens every file that exists. ENOENT: no such cgroup in the reference hierarchy. EMFILE, ENFILE: no
@@ -67,6 +67,9 @@ class Cgroup {
   /// Tries again to open files that were absent: a controller may have been enabled since, and on v1 runtimes
   /// make a cgroup in one hierarchy after another. EMFILE, ENFILE.
   Result<void> open_missing();
+  /// Its directory is still there, and the same. After ENODEV: false means the cgroup was removed, true that
+  /// a controller was switched off (open() anew).
+  bool alive() const;
   /// Every file that the layout has hierarchies for is open.
   bool complete() const { return complete_; }
 
@@ -99,6 +102,7 @@ class Cgroup {
   Result<PressureTotals> pressure(File file) const;
 
   std::string path_;
+  std::string reference_;  // its directory in the reference hierarchy
   std::uint64_t inode_ = 0;
   CgroupFiles wanted_ = CgroupFiles::All;
   bool complete_ = false;

@@ -116,7 +116,11 @@ Result<CgroupLayout> CgroupLayout::detect(const HostRoot& root) {
         place = {CgroupVersion::V2, h.directory};
     }
   }
-  for (const auto c : {CgroupController::Cpu, CgroupController::Memory, CgroupController::Pressure}) {
+  // systemd on v1 makes a unit's folder in a hierarchy only while a setting of the unit needs it: memory for
+  // all (DefaultMemoryAccounting=yes), cpu for few, so cpu could not tell which units there are.
+  const bool systemd = exists(root.path("/run/systemd/system"));
+  const auto first = systemd ? CgroupController::Memory : CgroupController::Cpu;
+  for (const auto c : {first, CgroupController::Cpu, CgroupController::Memory, CgroupController::Pressure}) {
     if (layout.version(c) == CgroupVersion::None) continue;
     layout.reference_ = c;
     break;

@@ -42,7 +42,8 @@ class CgroupLayout {
   /// Every controller on v2: the only layout in which one directory is the whole cgroup.
   bool unified() const { return unified_; }
   /// The hierarchy that stands for the cgroup: its directories are watched and their inodes are the targets'
-  /// identity. v2: the unified one; v1: cpu, else memory.
+  /// identity. v2: the unified one; v1: cpu, else memory; the other way round
+  /// where systemd runs.
   CgroupController reference() const { return reference_; }
   const std::string& reference_mount() const { return mount(reference_); }
   /// "cgroup v2" or "cgroup v1: cpu, cpuacct, ...", for status lines.

@@ -97,6 +97,18 @@ TEST_F(CgroupCollectorTest, ShowsNothingOfAVanishedCgroup) {
   EXPECT_TRUE(collector_.degraded().empty());
 }
 
+TEST_F(CgroupCollectorTest, GoesOnWithoutAControllerThatWasSwitchedOff) {
+  at(1);
+  host_.remove("sys/fs/cgroup/a/memory.current");
+  set("cpu.stat", cpu_stat(1'000'000));
+  const auto& out = at(2);
+  EXPECT_EQ(out[Signal::MemoryUsage].validity, Validity::Missing);
+  EXPECT_DOUBLE_EQ(out[Signal::CpuUsage].value, 1);
+  set("memory.current", "5\n");
+  for (int s = 3; s <= 8; ++s) at(s);
+  EXPECT_EQ(out[Signal::MemoryUsage].value, 5);
+}
+
 TEST_F(CgroupCollectorTest, DoesNotTakeARecreatedCgroupForTheOldOne) {
   collector_.untrack(target_.id);
   ++target_.id.value;

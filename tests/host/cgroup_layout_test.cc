@@ -54,6 +54,11 @@ TEST(CgroupLayout, UsesMemoryWhereThereIsNoCpuHierarchy) {
   EXPECT_EQ(host.layout()->reference(), CgroupController::Memory);
 }
 
+TEST(CgroupLayout, UsesMemoryWhereSystemdMakesFewCpuFolders) {
+  FakeHost host{cgroup_v1("cpu", {}), cgroup_v1("memory", {}), dir("run/systemd/system")};
+  EXPECT_EQ(host.layout()->reference(), CgroupController::Memory);
+}
+
 TEST(CgroupLayout, SaysWhenThereAreNoCgroups) {
   FakeHost host{proc({file("self/mountinfo", "garbage\n")})};
   EXPECT_TRUE(host.layout().error().is(std::errc::no_such_file_or_directory));
