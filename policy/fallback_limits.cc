@@ -181,6 +181,9 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
   }
   // HPA's tolerance keeps still a little above the target; not while the objective is missed.
   if (slow && usage.value / target > recommendation) recommendation = usage.value / target;
+  // As HPA does: what was there at the start is the first recommendation, so that a limit is not cut before a
+  // whole window was seen.
+  if (cpu_samples_ == 1 && !unlimited) recommendations_.add(in.now, opt.down_stabilization_s, limit);
   recommendations_.add(in.now, opt.down_stabilization_s, recommendation);
 
   double desired = recommendation;

@@ -347,6 +347,32 @@ TEST(ControlLoop, AReusedDecisionCarriesNothingOver) {
   EXPECT_EQ(l.last().outcomes.size(), 1u);
 }
 
+TEST(ControlLoop, GivesOutNoMemoryThatTheNodeDoesNotHave) {
+  LoopOptions o = Loop::defaults();
+  o.capacity.memory_bytes = 1024 * kMiB;
+  o.capacity.reserve_memory_bytes = 24 * kMiB;
+  Loop l(o);
+  auto rule = std::make_shared<Rule>(*cpu_rule(Mode::Control));
+  rule->cpu.manage = false;
+  rule->memory.manage = true;
+  l.actuator.offer(kBatch, KnobKind::MemoryLimit, 450 * kMiB);
+  l.actuator.offer(kWeb, KnobKind::MemoryLimit, 450 * kMiB);
+  auto important = std::make_shared<Rule>(*rule);
+  important->priority = 1;
+  l.add(rule);
+  ASSERT_TRUE(l.loop->add_target(at(0), target(kBatch, "batch"), important));
+  l.observe = [](Now, TargetId, Observation& x) { x[Signal::MemoryWorkingSet] = Sample::good(440 * kMiB); };
+  l.tick();
+  const double web = l.actuator.value(kWeb, KnobKind::MemoryLimit);
+  const double batch = l.actuator.value(kBatch, KnobKind::MemoryLimit);
+  EXPECT_LE(web + batch, 1000 * kMiB + 1);
+  EXPECT_NEAR(batch, 550 * kMiB, 1) << "the one of higher priority has all that is free";
+  EXPECT_EQ(web, 450 * kMiB);
+  ASSERT_FALSE(l.last(kWeb).verdicts.empty());
+  EXPECT_EQ(l.last(kWeb).verdicts.back().guard, "capacity");
+  EXPECT_EQ(l.last(kWeb).verdicts.back().verdict, Verdict::Refused);
+}
+
 // --- the seat of the learned policy -----------------------------------------------------------------------
 
 struct Seat : ::testing::Test {

@@ -151,6 +151,13 @@ TEST_F(CpuFallback, ScalesDownOnlyAfterTheStabilisationWindow) {
   EXPECT_DOUBLE_EQ(cpu(), 1.0);
 }
 
+TEST_F(CpuFallback, DoesNotCutALimitBeforeAWholeWindowWasSeen) {
+  o[Signal::CpuUsage] = Sample::good(0.1);
+  for (int i = 0; i < 15; ++i) ASSERT_EQ(cpu(), 1) << i;
+  cpu();
+  EXPECT_LT(cpu(), 0.2);
+}
+
 TEST_F(CpuFallback, ScalesUpAtOnce) {
   for (int i = 0; i < 20; ++i) cpu();
   o[Signal::CpuUsage] = Sample::good(1.0);
