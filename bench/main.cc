@@ -1,0 +1,265 @@
+// flash-bench: what flashd costs on this host. flash-bench --help.
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/daemon_bench.h"
+#include "bench/tick_bench.h"
+
+namespace {
+
+using flash::bench::DaemonOptions;
+using flash::bench::TickOptions;
+using flash::bench::TreeKind;
+using nlohmann::json;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+struct Arguments {
+  std::vector<int> targets = {1, 10, 100, 1000};
+  TickOptions tick;
+  DaemonOptions daemon;
+  bool soak = false;
+  bool json = false;
+  std::optional<std::uint64_t> ticks;
+};
+
+struct Option {
+  std::string_view name;
+  std::string_view value;  // placeholder; empty: takes none
+  std::string_view help;
+  bool (*set)(Arguments& a, std::string_view value);  // false: not a value of it
+};
+
+bool number(std::string_view text, std::uint64_t max, std::uint64_t& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && out >= 1 && out <= max;
+}
+
+constexpr Option kTickOptions[] = {
+    {"targets", "N[,N...]", "how many cgroups (default 1,10,100,1000)",
+     [](Arguments& a, std::string_view v) {
+       a.targets.clear();
+       while (true) {
+         const auto comma = v.find(',');
+         std::uint64_t n = 0;
+         if (!number(v.substr(0, comma), 100000, n)) return false;
+         a.targets.push_back(static_cast<int>(n));
+         if (comma == std::string_view::npos) return true;
+         v.remove_prefix(comma + 1);
+       }
+     }},
+    {"ticks", "N", "measured ticks (default 300; with --soak 100000)",
+     [](Arguments& a, std::string_view v) {
+       std::uint64_t n = 0;
+       if (!number(v, 100000000, n)) return false;
+       a.ticks = n;
+       return true;
+     }},
+    {"tree", "v2|v1", "the fake machine's cgroup version (default v2)",
+     [](Arguments& a, std::string_view v) {
+       a.tick.tree = v == "v1" ? TreeKind::FakeV1 : TreeKind::FakeV2;
+       return v == "v1" || v == "v2";
+     }},
+    {"real", "", "on real cgroups of this host, flashd-test-bench-PID (root)",
+     [](Arguments& a, std::string_view) {
+       a.tick.tree = TreeKind::Real;
+       return true;
+     }},
+    {"mode", "MODE", "observe, recommend or control (default control)",
+     [](Arguments& a, std::string_view v) {
+       a.tick.mode = v;
+       return v == "observe" || v == "recommend" || v == "control";
+     }},
+    {"soak", "", "100000 ticks; exits 1 if the heap has grown",
+     [](Arguments& a, std::string_view) {
+       a.soak = true;
+       return true;
+     }},
+    {"no-syscalls", "", "do not count system calls",
+     [](Arguments& a, std::string_view) {
+       a.tick.syscalls = false;
+       return true;
+     }},
+    {"json", "", "print JSON: an object for one N, else a list of them as \"runs\"",
+     [](Arguments& a, std::string_view) {
+       a.json = true;
+       return true;
+     }},
+};
+
+void print(const json& r) {
+  const auto value = [&r](const char* key) {
+    return r.value(key, json()).is_number() ? r[key].get<double>() : -1;
+  };
+  std::printf("%7d %8.2f %10.1f %10.1f %10.2f %12.1f %8.2f %10.1f\n", r["targets"].get<int>(),
+              value("us_per_target"), value("us_per_tick"), r["wall_us_per_tick"]["p99"].get<double>(),
+              value("syscalls_per_target"), value("allocations_per_tick"), value("rss_mib"),
+              value("writes_per_tick"));
+}
+
+int tick(Arguments& a) {
+  constexpr std::uint64_t kSoak = 100000;
+  constexpr std::uint64_t kSoakWarmUp = 5000;
+  // An agent's rings hold short texts of varying length; beyond this something piles up.
+  constexpr std::int64_t kSoakGrowthPerTarget = 4096;
+  if (a.soak) a.tick.warm_up = kSoakWarmUp;
+  a.tick.ticks = a.ticks.value_or(a.soak ? kSoak : 300);
+  json runs = json::array();
+  int status = 0;
+  if (!a.json)
+    std::printf("%7s %8s %10s %10s %10s %12s %8s %10s\n", "targets", "us/target", "us/tick", "p99 wall",
+                "sysc/target", "allocs/tick", "RSS MiB", "writes");
+  for (const int n : a.targets) {
+    a.tick.targets = n;
+    auto measured = flash::bench::measure_tick(a.tick);
+    if (!measured) {
+      std::fprintf(stderr, "flash-bench: %s\n", measured.error().message().c_str());
+      return kExitFailure;
+    }
+    if (!a.json) print(*measured);
+    if (a.soak && measured->value("heap_growth_bytes", std::int64_t{0}) > kSoakGrowthPerTarget * n) {
+      std::fprintf(stderr, "flash-bench: the heap grew by %lld bytes in %llu ticks of %d targets\n",
+                   measured->value("heap_growth_bytes", 0LL), static_cast<unsigned long long>(a.tick.ticks),
+                   n);
+      status = kExitFailure;
+    }
+    runs.push_back(*std::move(measured));
+  }
+  if (a.json) std::puts((runs.size() == 1 ? runs[0] : json{{"runs", runs}}).dump(2).c_str());
+  return status;
+}
+
+constexpr Option kDaemonOptions[] = {
+    {"targets", "N", "how many cgroups (default 100)",
+     [](Arguments& a, std::string_view v) {
+       std::uint64_t n = 0;
+       if (!number(v, 100000, n)) return false;
+       a.daemon.targets = static_cast<int>(n);
+       return true;
+     }},
+    {"seconds", "N", "how long to measure, after 5 s to settle (default 20)",
+     [](Arguments& a, std::string_view v) {
+       std::uint64_t n = 0;
+       if (!number(v, 1000000, n)) return false;
+       a.daemon.seconds = static_cast<int>(n);
+       return true;
+     }},
+    {"real", "", "on real cgroups of this host, flashd-test-bench-PID (root)",
+     [](Arguments& a, std::string_view) {
+       a.daemon.tree = TreeKind::Real;
+       return true;
+     }},
+    {"mode", "MODE", "observe, recommend or control (default control)",
+     [](Arguments& a, std::string_view v) {
+       a.daemon.mode = v;
+       return v == "observe" || v == "recommend" || v == "control";
+     }},
+    {"flashd", "PROGRAM", "the daemon (default: beside flash-bench, else /usr/sbin/flashd)",
+     [](Arguments& a, std::string_view v) {
+       a.daemon.program = v;
+       return v.starts_with('/');
+     }},
+    {"json", "", "print JSON",
+     [](Arguments& a, std::string_view) {
+       a.json = true;
+       return true;
+     }},
+};
+
+int daemon(Arguments& a) {
+  if (a.daemon.program.empty()) {
+    std::error_code error;
+    auto beside = std::filesystem::read_symlink("/proc/self/exe", error).replace_filename("flashd");
+    a.daemon.program = std::filesystem::exists(beside, error) ? beside.string() : "/usr/sbin/flashd";
+  }
+  const auto measured = flash::bench::measure_daemon(a.daemon);
+  if (!measured) {
+    std::fprintf(stderr, "flash-bench: %s\n", measured.error().message().c_str());
+    return kExitFailure;
+  }
+  if (a.json) {
+    std::puts(measured->dump(2).c_str());
+  } else {
+    for (const auto& [key, value] : measured->items())
+      std::printf("%-16s %s\n", key.c_str(), value.dump().c_str());
+  }
+  return 0;
+}
+
+struct Command {
+  std::string_view name;
+  std::string_view help;
+  std::span<const Option> options;
+  int (*run)(Arguments& a);
+};
+
+constexpr Command kCommands[] = {
+    {"tick", "cost of one tick: CPU, system calls, allocations, memory", kTickOptions, tick},
+    {"daemon", "the running flashd: memory, CPU time, wake-ups", kDaemonOptions, daemon},
+};
+
+void help() {
+  std::puts("flash-bench COMMAND [OPTION]...");
+  for (const auto& command : kCommands) {
+    std::printf("\n%s: %s\n", std::string(command.name).c_str(), std::string(command.help).c_str());
+    for (const auto& o : command.options) {
+      const std::string left =
+          "--" + std::string(o.name) + (o.value.empty() ? "" : " " + std::string(o.value));
+      std::printf("  %-22s %s\n", left.c_str(), std::string(o.help).c_str());
+    }
+  }
+}
+
+int usage(const std::string& what) {
+  std::fprintf(stderr, "flash-bench: %s\nTry 'flash-bench --help'.\n", what.c_str());
+  return kExitUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  if (words.empty()) return usage("no command given");
+  if (words[0] == "--help" || words[0] == "-h") {
+    help();
+    return 0;
+  }
+  for (const auto& command : kCommands) {
+    if (command.name != words[0]) continue;
+    Arguments arguments;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      auto name = words[i];
+      if (name == "--help" || name == "-h") {
+        help();
+        return 0;
+      }
+      if (!name.starts_with("--")) return usage("unexpected '" + std::string(name) + "'");
+      name.remove_prefix(2);
+      std::optional<std::string_view> value;
+      if (const auto equals = name.find('='); equals != std::string_view::npos) {
+        value = name.substr(equals + 1);
+        name = name.substr(0, equals);
+      }
+      const Option* option = nullptr;
+      for (const auto& o : command.options)
+        if (o.name == name) option = &o;
+      if (!option) return usage("unknown option '" + std::string(words[i]) + "'");
+      if (!option->value.empty() && !value) {
+        if (++i == words.size()) return usage("--" + std::string(name) + " needs a value");
+        value = words[i];
+      }
+      if ((option->value.empty() && value) || !option->set(arguments, value.value_or("")))
+        return usage("'" + std::string(value.value_or("")) + "' is not a value of --" + std::string(name));
+    }
+    return command.run(arguments);
+  }
+  return usage("unknown command '" + std::string(words[0]) + "'");
+}

@@ -1,0 +1,37 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/bench/run_bench.h"
+
+namespace flash {
+namespace {
+
+TEST(FlashBenchReal, TickOnRealCgroupsCostsAndLeavesNone) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const auto run = run_bench("tick --real --targets 5 --ticks 20 --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  EXPECT_EQ(run.json["tree"], "real");
+  EXPECT_GT(run.json["us_per_target"], 0);
+  EXPECT_GT(run.json["syscalls_per_target"], 0);
+  EXPECT_EQ(run.json["failures"], 0) << run.text;
+  for (const auto& hierarchy : std::filesystem::directory_iterator("/sys/fs/cgroup")) {
+    if (!hierarchy.is_directory()) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(hierarchy.path()))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("flashd-test-bench-")) << entry.path();
+  }
+}
+
+TEST(FlashBenchReal, TheRunningDaemonIsMeasuredAndEndsWell) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const auto run = run_bench("daemon --targets 5 --seconds 3 --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  EXPECT_EQ(run.json["exit_status"], 0) << run.text;
+  EXPECT_GT(run.json["rss_mib"], 1);
+  // One tick per second and what the cgroup watch and the timers need; a busy loop is thousands.
+  EXPECT_LT(run.json["wakeups_per_s"], 50);
+}
+
+}  // namespace
+}  // namespace flash
