@@ -26,6 +26,8 @@ class SystemdDriver final : public KnobDriver {
  public:
   /// Without a bus (null) knobs are read, and blocked.
   SystemdDriver(const HostRoot& root, CgroupLayout layout, sd_bus* bus);
+  /// The bus came back, or went.
+  void set_bus(sd_bus* bus) { bus_ = bus; }
 
   std::string_view name() const override { return "systemd"; }
   Result<std::vector<KnobInfo>> discover(const Target& target, const Rule& rule) override;

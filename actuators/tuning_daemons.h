@@ -13,6 +13,8 @@ class TuningDaemons {
  public:
   /// No bus (null): nobody can be seen.
   explicit TuningDaemons(sd_bus* bus) : bus_(bus) {}
+  /// The bus came back, or went.
+  void set_bus(sd_bus* bus) { bus_ = bus; }
 
   /// "power-profiles-daemon (net.hadess.PowerProfiles) controls CPU frequency", or empty. Asks the bus daemon
   /// (a few local round trips); a bus that does not answer within a quarter of a second counts as nobody.

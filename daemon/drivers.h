@@ -13,6 +13,9 @@ struct sd_bus;
 
 namespace flash {
 
+class SystemdDriver;
+class TuningDaemons;
+
 class Drivers {
  public:
   Drivers(const HostRoot& root, const CgroupLayout& layout, sd_bus* bus);
@@ -25,6 +28,8 @@ class Drivers {
   void set_bus(sd_bus* bus);
 
  private:
+  std::unique_ptr<TuningDaemons> tuning_daemons_;
+  SystemdDriver* systemd_ = nullptr;
   std::vector<std::unique_ptr<KnobDriver>> owned_;
   std::vector<KnobDriver*> all_;
 };
