@@ -17,6 +17,11 @@ constexpr std::array kErrors = {
     ErrorRow{SD_BUS_ERROR_SERVICE_UNKNOWN, Exit::NotRunning},
     ErrorRow{SD_BUS_ERROR_NAME_HAS_NO_OWNER, Exit::NotRunning},
     ErrorRow{SD_BUS_ERROR_DISCONNECTED, Exit::NotRunning},
+    // sd-bus' own, when the connection fails or is refused before the bus answers.
+    ErrorRow{"System.Error.ENOTCONN", Exit::NotRunning},
+    ErrorRow{"System.Error.ECONNRESET", Exit::NotRunning},
+    ErrorRow{"System.Error.ECONNREFUSED", Exit::NotRunning},
+    ErrorRow{"System.Error.EPIPE", Exit::NotRunning},
     ErrorRow{SD_BUS_ERROR_ACCESS_DENIED, Exit::Denied},
     ErrorRow{SD_BUS_ERROR_INTERACTIVE_AUTHORIZATION_REQUIRED, Exit::Denied},
     ErrorRow{"org.flashd.Error.NoSuchTarget", Exit::NoSuchTarget},
@@ -31,7 +36,7 @@ constexpr std::array kErrors = {
   Exit code = Exit::Failure;
   for (const auto& row : kErrors)
     if (name == row.name) code = row.code;
-  if (code == Exit::NotRunning) message = "flashd is not running (" + message + ")";
+  if (code == Exit::NotRunning) message = "flashd cannot be reached, is it running? (" + message + ")";
   throw CliError(code, name, message);
 }
 

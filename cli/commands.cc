@@ -445,6 +445,8 @@ std::string decision_text(std::string_view text, std::size_t width) {
   if (d.is_discarded()) return "  (flashd's answer is not JSON)\n";
   if (!d.is_object() || !d.contains("words") || !d["words"].is_string()) return d.dump(2) + "\n";
   std::string out;
+  if (d.contains("seq") && d.contains("time"))
+    out += "Decision " + text_of(d["seq"]) + " at " + text_of(d["time"]) + ":\n";
   std::string_view words = d["words"].get_ref<const std::string&>();
   while (!words.empty()) {
     const auto end = words.find('\n');

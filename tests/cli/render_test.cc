@@ -75,6 +75,8 @@ TEST(TimeJson, IsUtc) {
 TEST(DecisionText, PrintsTheWords) {
   EXPECT_EQ(decision_text(R"({"words": "It grew.\nThen it stopped.", "seq": 1})", 80),
             "  It grew.\n  Then it stopped.\n");
+  EXPECT_EQ(decision_text(R"({"words": "It grew.", "seq": 7, "time": "2026-01-01T00:00:00Z"})", 80),
+            "Decision 7 at 2026-01-01T00:00:00Z:\n  It grew.\n");
   EXPECT_NE(decision_text("{broken", 80).find("not JSON"), std::string::npos);
   EXPECT_NE(decision_text(R"({"seq": 7})", 80).find("\"seq\": 7"), std::string::npos);
 }

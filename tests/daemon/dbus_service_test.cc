@@ -9,10 +9,11 @@
 
 #include <array>
 #include <cmath>
-#include <map>
+#include <fstream>
 #include <optional>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "tests/support/service_world.h"
 
@@ -542,7 +543,7 @@ std::set<std::string> members(const std::string& xml, const std::string& interfa
     return std::regex_search(tag, m, std::regex("\\b" + name + "=\"([^\"]*)\"")) ? m[1].str() : "";
   };
   std::set<std::string> out;
-  std::string open, line, emits, by_default = "true";
+  std::string open, line, emits;
   const auto close = [&] {
     if (open == "property") line += " emits=" + emits;
     if (!open.empty()) out.insert(line);
@@ -556,14 +557,14 @@ std::set<std::string> members(const std::string& xml, const std::string& interfa
       if (!closing) {
         open = name;
         line = name + " " + attribute(text, "name") + " " + attribute(text, "type");
-        emits = by_default;
+        emits = "true";
       }
       if (closing || empty) close();
     } else if (name == "arg") {
       line +=
           " " + attribute(text, "direction") + ":" + attribute(text, "type") + ":" + attribute(text, "name");
     } else if (name == "annotation" && text.find("EmitsChangedSignal") != std::string::npos) {
-      (open.empty() ? by_default : emits) = attribute(text, "value");
+      emits = attribute(text, "value");
     }
   }
   return out;
@@ -594,6 +595,39 @@ TEST(DbusIntrospection, DocumentsEveryMember) {
       const auto close = xml.find("</" + (*i)[1].str(), static_cast<std::size_t>(i->position()));
       const std::string body = xml.substr(static_cast<std::size_t>(i->position()), close - i->position());
       EXPECT_THAT(body, HasSubstr("DocString")) << (*i)[2];
+    }
+  }
+}
+
+TEST(DbusManPage, NamesEveryMemberWithItsTypes) {
+  std::ifstream in(std::string(FLASH_SOURCE_DIR) + "/docs/man/org.flashd.5");
+  std::stringstream page;
+  page << in.rdbuf();
+  for (const char* interface : {kManager, kAgent}) {
+    for (const std::string& line : members(dbus_introspection(interface, false, {}), interface)) {
+      std::istringstream words(line);
+      std::string kind, name, word, expected, in_arguments, out_arguments;
+      words >> kind >> name;
+      if (kind == "property") {
+        std::string type, emits;
+        words >> type >> emits;
+        expected = ".BR " + name + " \" (" + type +
+                   (emits == "emits=true"    ? ", emits"
+                    : emits == "emits=const" ? ", constant"
+                                             : "") +
+                   ")\"";
+      } else {
+        while (words >> word) {
+          const bool out = word.substr(0, 4) == "out:";
+          const std::string rest = word.substr(out ? 4 : 3);
+          const auto colon = rest.find(':');
+          std::string& list = out ? out_arguments : in_arguments;
+          list += (list.empty() ? "" : ", ") + rest.substr(0, colon) + " " + rest.substr(colon + 1);
+        }
+        expected = ".BR " + name + " \" (" + in_arguments + ")" +
+                   (out_arguments.empty() ? "" : " \\(-> " + out_arguments) + "\"";
+      }
+      EXPECT_NE(page.str().find(expected + "\n"), std::string::npos) << expected;
     }
   }
 }
