@@ -29,9 +29,6 @@ class SystemdDriver final : public KnobDriver {
   /// The bus came back, or went.
   void set_bus(sd_bus* bus) { bus_ = bus; }
 
-  /// After a reconnect, or null when the bus is lost.
-  void set_bus(sd_bus* bus) { bus_ = bus; }
-
   std::string_view name() const override { return "systemd"; }
   Result<std::vector<KnobInfo>> discover(const Target& target, const Rule& rule) override;
   Result<KnobReading> read(const KnobRef& ref) override;
