@@ -173,7 +173,8 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
   const bool slow = sp.measured && sp.latency < 1;
   const char* why = "";
   if (is_throttled) {
-    const double raised = limit * (1 + std::min(throttled.value, 1.0));
+    // Halved: use at the limit and throttled all the time gives 1.5, about what the ratio gives (1 / 0.7).
+    const double raised = limit * (1 + std::min(throttled.value, 1.0) / 2);
     if (raised > recommendation) {
       recommendation = raised;
       why = "throttled";

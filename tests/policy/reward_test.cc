@@ -213,6 +213,7 @@ TEST(FrequencyReward, DefaultIsTheDocumentedFormula) {
 TEST(FrequencyReward, RaisingPaysOnlyWhereItBenefits) {
   Rule rule;
   rule.task = Task::CpuFrequency;
+  rule.reward.power_price = 0;  // by its benefit alone
   const Observation o = cpus(1e9);
   const auto at = [&](double gain, double khz) {
     FrequencyStep s = step(o, o, khz, khz);
