@@ -160,6 +160,10 @@ Result<void> StatsdCollector::open_udp() {
 }
 
 void StatsdCollector::track(const Target& target) {
+  // A target that is only described anew keeps what its application has sent.
+  if (const auto known = targets_.find(target.id);
+      known != targets_.end() && known->second == target.application)
+    return;
   untrack(target.id);
   if (target.application.empty()) return;
   targets_[target.id] = target.application;

@@ -168,6 +168,18 @@ TEST_F(Statsd, TargetsOfOneApplicationShareItsMetrics) {
   EXPECT_EQ(statsd_->counters().unassigned, 1u);
 }
 
+TEST_F(Statsd, ATargetTrackedAgainKeepsWhatItsApplicationSent) {
+  start();
+  track(1, "web");
+  statsd_->ingest("latency:4|ms|#app:web");
+  track(1, "web");
+  statsd_->collect(at(0), table_);
+  EXPECT_TRUE(sample(1, Signal::LatencyP50).usable());
+  track(1, "shop");
+  statsd_->ingest("latency:4|ms|#app:web");
+  EXPECT_EQ(statsd_->counters().unassigned, 1u);
+}
+
 TEST_F(Statsd, CountsEveryLineOnce) {
   start();
   track(1, "web");

@@ -122,20 +122,27 @@ TEST_F(PerfOnThisKernel, CountsTaskClockAndContextSwitchesOfACgroup) {
 
   BusyChild child(cgroup);
   std::this_thread::sleep_for(100ms);
-  perf.collect(now(), table);
+  // What perf counts lies between two bracketing readings of the child's own clock, however long this thread
+  // is kept off its CPU.
+  const double outer_begin = child.cpu_seconds();
+  const Now begin = now();
+  perf.collect(begin, table);
+  const double inner_begin = child.cpu_seconds();
   EXPECT_EQ(o[Signal::TaskClock].validity, Validity::Missing) << "a rate needs two ticks";
-  const double cpu_before = child.cpu_seconds();
-  const Now before = now();
   std::this_thread::sleep_for(1s);
-  perf.collect(now(), table);
-  const double cores = (child.cpu_seconds() - cpu_before) / seconds(now().mono - before.mono);
+  const double inner_end = child.cpu_seconds();
+  const Now end = now();
+  perf.collect(end, table);
+  const double outer_end = child.cpu_seconds();
 
   ASSERT_EQ(o[Signal::TaskClock].validity, Validity::Good);
-  EXPECT_GT(cores, 0.05) << "the child did not run";
-  // A running child's clock moves between the two reads; 10 % of a core is far more than that.
-  EXPECT_NEAR(o[Signal::TaskClock].value, cores, 0.1);
+  const double counted = o[Signal::TaskClock].value * seconds(end.mono - begin.mono);
+  constexpr double kSlack = 0.01;  // seconds; the two clocks stop at slightly different points of a switch
+  EXPECT_GT(inner_end - inner_begin, 0.02) << "the child did not run";
+  EXPECT_GE(counted, inner_end - inner_begin - kSlack);
+  EXPECT_LE(counted, outer_end - outer_begin + kSlack);
   ASSERT_EQ(o[Signal::ContextSwitches].validity, Validity::Good);
-  EXPECT_GT(o[Signal::ContextSwitches].value, 5);  // it sleeps some 40 times per second of its own time
+  EXPECT_GT(o[Signal::ContextSwitches].value, 1);  // it sleeps after each 20 ms of work
   // Either there is a PMU, or it is said that there is none; never a made-up number.
   if (o[Signal::Instructions].validity == Validity::Missing) {
     ASSERT_FALSE(perf.degraded().empty());
