@@ -12,6 +12,7 @@
 namespace flash {
 namespace {
 
+constexpr const char* kTaken = "another target controls it";
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 int depth_of(const Target& target) {
@@ -60,6 +61,7 @@ struct KnobBoard::Knob {
   int holds = 0;  // in a row
   Duration last_hold{};
   Duration ours_since{};
+  bool taken = false;  // by another target
   double min_interval_s = 0;
   std::optional<Duration> last_write;
 
@@ -147,6 +149,7 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
     knob.ref = info.ref;
     knob.lease = rule.lease;
     knob.blocked = info.blocked_by;
+    if (knob.blocked.empty() && knob.taken) knob.blocked = kTaken;
     knob.min_interval_s = info.min_interval_s;
     view.kind = info.ref.kind;
     view.driver = std::string(by[i]->name());
@@ -154,7 +157,8 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
     view.upper = info.upper;
     view.steps = std::move(info.steps);
     if (!known) {
-      if (taken_by_other(info.ref)) knob.blocked = "another target controls " + info.ref.locator;
+      knob.taken = taken_by_other(info.ref);
+      if (knob.taken) knob.blocked = kTaken;
       const auto reading = knob.driver->read(knob.ref);
       if (reading) {
         view.current = Sample::good(reading->value);
@@ -232,6 +236,10 @@ void KnobBoard::observe(Now now) {
 }
 
 void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
+  if (knob.taken && !taken_by_other(knob.ref)) {
+    knob.taken = false;
+    if (knob.blocked == kTaken) knob.blocked.clear();
+  }
   const auto reading = knob.driver->read(knob.ref);
   if (!reading) {
     view.current = Sample::missing();
@@ -351,8 +359,7 @@ void KnobBoard::refresh_blocked(Now now) {
         if (info.blocked_by != knob.blocked) knob.blocked = info.blocked_by;
         if (blocks && knob.ledger_id)
           if (const auto* e = ledger_.find(knob.ledger_id)) put_back({*e});
-        if (knob.blocked.empty() && taken_by_other(knob.ref))
-          knob.blocked = "another target controls " + knob.ref.locator;
+        if (knob.blocked.empty() && knob.taken) knob.blocked = kTaken;
       }
     }
   }
@@ -650,10 +657,18 @@ RestoreReport KnobBoard::release(TargetId target) {
 void KnobBoard::forget(TargetId target) {
   const auto found = managed_.find(target);
   if (found == managed_.end()) return;
+  std::vector<LedgerEntry> alive;
   for (Knob& knob : found->second->knobs) {
-    drop(knob);
-    (void)knob.driver->read(knob.ref);  // lets the driver see that it is gone and close its files
+    // Reading also lets the driver see that the cgroup is gone and close its files.
+    const auto reading = knob.driver->read(knob.ref);
+    const bool gone = !reading && vanished(reading.error());
+    const auto* e = ledger_.find(knob.ledger_id);
+    if (e && !gone)
+      alive.push_back(*e);
+    else
+      drop(knob);
   }
+  if (!alive.empty()) put_back(alive);
   managed_.erase(found);
 }
 

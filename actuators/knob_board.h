@@ -50,6 +50,7 @@ class KnobBoard final : public Actuator {
   /// ledger with our last value in force is Ours again with its old original (crash or upgrade that kept).
   Result<void> adopt(const Target& target, const Rule& rule) override;
   RestoreReport release(TargetId target) override;
+  /// Knobs that outlive the cgroup (a property of a systemd unit does) go back to their originals.
   void forget(TargetId target) override;
   void observe(Now now) override;
   std::span<const KnobView> knobs(TargetId target) const override;

@@ -1,10 +1,13 @@
 #include "actuators/systemd_driver.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <ctime>
 
@@ -25,15 +28,22 @@ CgroupController controller_of(KnobKind kind) {
   return kind == KnobKind::CpuLimit ? CgroupController::Cpu : CgroupController::Memory;
 }
 
-std::string_view cgroup_of(const KnobRef& ref) {
-  const std::string_view locator = ref.locator;
-  const auto space = locator.find(' ');
-  return space == std::string_view::npos ? std::string_view() : locator.substr(space + 1);
+constexpr const char* kDropInTops[] = {"/run/systemd/system.control/", "/run/systemd/transient/"};
+
+bool has_text(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && st.st_size > 0;
 }
 
-/// systemd's names for files below /run are the unit's own, which may hold backslashes but no slash.
-std::string unit_name(const KnobRef& ref) {
-  return unit_of(cgroup_of(ref));
+/// Without effect, and without systemd taking notice.
+Result<void> make_empty(const std::string& path) {
+  const Fd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  struct stat st {};
+  if (!file || ::fstat(file.get(), &st) != 0) return Error::from_errno(errno, "open " + path);
+  const timespec times[] = {st.st_atim, st.st_mtim};
+  if (::ftruncate(file.get(), 0) != 0 || ::futimens(file.get(), times) != 0)
+    return Error::from_errno(errno, "empty " + path);
+  return {};
 }
 
 }  // namespace
@@ -61,7 +71,7 @@ Result<std::vector<KnobInfo>> SystemdDriver::discover(const Target& target, cons
     auto locator = cgroup_locator(layout_, kind, target.cgroup);
     if (!locator) continue;
     KnobInfo info;
-    info.ref = {kind, target.id, std::string(name()), std::move(*locator)};
+    info.ref = {kind, target.id, std::string(name()), target.cgroup};
     info.lower = kind == KnobKind::CpuLimit ? kMinCores : static_cast<double>(::sysconf(_SC_PAGESIZE));
     info.min_interval_s = kMinInterval_s;
     if (unit_of(target.cgroup).empty())
@@ -73,31 +83,48 @@ Result<std::vector<KnobInfo>> SystemdDriver::discover(const Target& target, cons
   return knobs;
 }
 
+/// The same knob as CgroupDriver names it. ENOENT: the unit has no cgroup now.
+Result<KnobRef> SystemdDriver::current(const KnobRef& ref) {
+  std::string& last = locators_[std::string(traits(ref.kind).name) + ref.locator];
+  auto locator = cgroup_locator(layout_, ref.kind, ref.locator);
+  if (!last.empty() && (!locator || *locator != last))
+    (void)files_.read({ref.kind, ref.target, {}, last});  // lets it close the old cgroup's files
+  last = locator ? *locator : std::string();
+  if (!locator) return std::move(locator).error();
+  return KnobRef{ref.kind, ref.target, {}, std::move(*locator)};
+}
+
 Result<KnobReading> SystemdDriver::read_files(const KnobRef& ref) {
-  auto reading = files_.read(ref);
-  if (reading || !vanished(reading.error())) return reading;
-  const auto locator = cgroup_locator(layout_, ref.kind, cgroup_of(ref));
-  if (!locator || *locator != ref.locator) return reading;
-  // v1 files cannot be missing where the cgroup is there.
-  if (v1(ref.kind)) return reading;
+  FLASH_TRY(const KnobRef now, current(ref));
+  auto reading = files_.read(now);
+  if (reading || !vanished(reading.error()) || v1(ref.kind)) return reading;
   return KnobReading{kUnlimited, ref.kind == KnobKind::CpuLimit ? "max 100000" : "max", {}};
 }
 
-std::string SystemdDriver::drop_in(const KnobRef& ref, bool transient) const {
-  return root_.path(transient ? "/run/systemd/transient/" : "/run/systemd/system.control/") + unit_name(ref) +
-         ".d/50-" + setting(ref.kind) + ".conf";
+/// The drop-in that sets the property now; empty if there is none.
+std::string SystemdDriver::drop_in(const KnobRef& ref) const {
+  for (const char* top : kDropInTops) {
+    auto path = root_.path(top) + unit_of(ref.locator) + ".d/50-" + setting(ref.kind) + ".conf";
+    if (has_text(path)) return path;
+  }
+  return {};
 }
 
 Result<KnobReading> SystemdDriver::read(const KnobRef& ref) {
   auto reading = read_files(ref);
-  if (reading)
-    reading->raw += exists(drop_in(ref, false)) || exists(drop_in(ref, true)) ? "|runtime" : "|none";
+  const auto path = drop_in(ref);
+  if (!reading && vanished(reading.error()) && !path.empty()) {
+    FLASH_TRY(const auto text, read_file(path));
+    const auto value = drop_in_value(text, ref.kind, setting(ref.kind));
+    if (value) return KnobReading{*value, "stopped|runtime", {}};
+  }
+  if (reading) reading->raw += path.empty() ? "|none" : "|runtime";
   return reading;
 }
 
 Result<void> SystemdDriver::set(const KnobRef& ref, double value) {
   if (!bus_) return Error(std::errc::not_connected, "there is no system bus to ask systemd");
-  const std::string unit = unit_name(ref);
+  const std::string unit = unit_of(ref.locator);
   const bool cpu = ref.kind == KnobKind::CpuLimit;
   const char* property = cpu ? "CPUQuotaPerSecUSec" : setting(ref.kind);
   const std::uint64_t number =
@@ -120,12 +147,8 @@ Result<void> SystemdDriver::set(const KnobRef& ref, double value) {
 }
 
 Result<void> SystemdDriver::write(const KnobRef& ref, double value) {
-  // The unit may have been restarted: the same name, another cgroup.
-  FLASH_CHECK([&]() -> Result<void> {
-    auto now = read_files(ref);
-    if (!now) return std::move(now).error();
-    return {};
-  }());
+  const auto before = read_files(ref);
+  if (!before) return before.error();
   FLASH_CHECK(set(ref, value));
   for (int i = 0; i < kPolls; ++i) {
     const auto now = read_files(ref);
@@ -152,16 +175,36 @@ Result<void> SystemdDriver::restore(const KnobRef& ref, const std::string& raw) 
     value = parse_cpu_max(file);
   }
   if (!value) return std::move(value).error();
-  FLASH_CHECK(write(ref, *value));
-  if (text.substr(bar) == "|runtime") return {};
-  for (const bool transient : {false, true}) {
-    const std::string path = drop_in(ref, transient);
-    if (!exists(path)) continue;
-    if (::unlink(path.c_str()) != 0)
-      return Error::from_errno(errno, "the value is back, but our drop-in stays: remove " + path);
-    ::rmdir(path.substr(0, path.rfind('/')).c_str());  // if it was the only one
+  auto done = write(ref, *value);
+  if (!done && vanished(done.error())) done = set(ref, *value);  // stopped: the property is still there
+  const bool ours = text.substr(bar) == "|none";
+  if (const auto path = drop_in(ref); ours && !path.empty()) {
+    auto emptied = make_empty(path);
+    if (done && !emptied)
+      done = std::move(emptied).error().context("the value is back, but our drop-in stays");
   }
-  return {};
+  return done;
+}
+
+std::optional<double> drop_in_value(std::string_view text, KnobKind kind, std::string_view setting) {
+  std::optional<double> value;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.starts_with(setting) || line.size() <= setting.size() || line[setting.size()] != '=') continue;
+    line.remove_prefix(setting.size() + 1);
+    const bool percent = line.ends_with('%');
+    if (percent) line.remove_suffix(1);
+    double number = 0;
+    const auto [ptr, ec] = std::from_chars(line.data(), line.data() + line.size(), number);
+    if (line.empty() || line == "infinity")
+      value = kUnlimited;
+    else if (ec == std::errc{} && ptr == line.data() + line.size() && number >= 0 &&
+             percent == (kind == KnobKind::CpuLimit))
+      value = percent ? number / 100 : number;
+  }
+  return value;
 }
 
 }  // namespace flash

@@ -7,15 +7,26 @@
 // follow. A file that is not there although the cgroup is means no limit: systemd enables the cpu controller
 // of a unit only when a property asks for it.
 //
-// raw is "FILE TEXT|none" or "FILE TEXT|runtime": whether /run/systemd/{system.control,transient}/UNIT.d has
-// a drop-in of this property. systemd has no call that takes a single property back, so restore() sets the
-// original value and then removes the drop-in that our first write created; left there, it would override a
-// later edit of the unit file. One that was there before (systemctl set-property --runtime) stays.
+// A property belongs to the unit, not to the cgroup: it outlives a restart of the service and even its stop,
+// by a drop-in /run/systemd/{system.control,transient}/UNIT.d/50-PROPERTY.conf. Hence the locator is the
+// unit's cgroup path without an inode, a knob is only gone when neither the cgroup nor such a drop-in is
+// there, and raw is "FILE TEXT|none" or "FILE TEXT|runtime", which says whether there is one.
 //
-// Ownership: borrows the bus. Locator as CgroupDriver's. Thread rule: the thread that owns the bus.
+// systemd has no call that takes a single property back. restore() sets the original value, and where our
+// first write created the drop-in, empties it: left as it is, it would override a later edit of the unit
+// file. Emptied and not removed, with its time kept, because systemd compares its drop-ins with the disk and
+// would tell everybody that the unit needs a daemon-reload. What stays until the next boot is an empty file
+// without effect. A drop-in that was there before (systemctl set-property --runtime) stays and holds the
+// original value.
+//
+// Ownership: borrows the bus. Thread rule: the thread that owns the bus.
 #pragma once
 
 #include <systemd/sd-bus.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
 
 #include "actuators/cgroup_driver.h"
 #include "core/ports.h"
@@ -38,14 +49,20 @@ class SystemdDriver final : public KnobDriver {
  private:
   Result<KnobReading> read_files(const KnobRef& ref);
   Result<void> set(const KnobRef& ref, double value);
+  Result<KnobRef> current(const KnobRef& ref);
   bool v1(KnobKind kind) const;
   const char* setting(KnobKind kind) const;
-  std::string drop_in(const KnobRef& ref, bool transient) const;
+  std::string drop_in(const KnobRef& ref) const;
 
   HostRoot root_;
   CgroupLayout layout_;
   CgroupDriver files_;
   sd_bus* bus_;
+  std::unordered_map<std::string, std::string> locators_;  // CgroupDriver's, by kind and path
 };
+
+/// The value of "CPUQuota=", "MemoryHigh=" or "MemoryLimit=" in a drop-in as systemd writes them: "50.00%" is
+/// 0.5 cores, empty and "infinity" are no limit. Nothing if the text does not set it.
+std::optional<double> drop_in_value(std::string_view text, KnobKind kind, std::string_view setting);
 
 }  // namespace flash

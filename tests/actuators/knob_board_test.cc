@@ -381,17 +381,19 @@ TEST_F(Board, AChangeDuringAHoldIsTheNewOriginal) {
   EXPECT_EQ(view("/a").lease, LeaseState::Unclaimed);
 }
 
-TEST_F(Board, ReleaseRestoresAndForgetDoesNot) {
-  adopt("/a");
-  adopt("/b");
+TEST_F(Board, ReleaseRestoresAndForgetOnlyWhatOutlivesTheCgroup) {
+  for (const char* path : {"/a", "/b", "/c"}) adopt(path);
   board().observe(at(0));
-  set(0, "/a", 2);
-  set(0, "/b", 2);
+  for (const char* path : {"/a", "/b", "/c"}) set(0, path, 2);
   EXPECT_TRUE(board().release(cgroup("/a").id).complete());
   EXPECT_EQ(kernel("/a"), kUnlimited);
   EXPECT_THAT(board().knobs(cgroup("/a").id), IsEmpty());
+  driver.values.erase(ScriptedDriver::key(kCpu, "/b"));
+  driver.log.clear();
   board().forget(cgroup("/b").id);
-  EXPECT_EQ(kernel("/b"), 2);
+  EXPECT_THAT(driver.log, IsEmpty());
+  board().forget(cgroup("/c").id);
+  EXPECT_EQ(kernel("/c"), kUnlimited) << "as a property of a stopped unit";
   EXPECT_THAT(ledger_->entries(), IsEmpty());
 }
 
@@ -495,6 +497,18 @@ TEST_F(Board, AnotherTargetsKnobIsNotOursToo) {
   EXPECT_THAT(board().knobs(two.id)[0].blocked_by, HasSubstr("another target"));
   const KnobChange change{two.id, kCpu, 1};
   EXPECT_EQ(board().apply(at(0), std::span(&change, 1))[0].status, WriteStatus::Refused);
+  board().release(one.id);
+  board().observe(at(1));
+  EXPECT_EQ(board().apply(at(1), std::span(&change, 1))[0].status, WriteStatus::Written);
+}
+
+TEST_F(Board, KeepsADriversPace) {
+  driver.min_interval_s = 1;
+  adopt("/a");
+  board().observe(at(0));
+  EXPECT_EQ(set(0, "/a", 2).status, WriteStatus::Written);
+  EXPECT_EQ(set(0.5, "/a", 3).status, WriteStatus::Refused);
+  EXPECT_EQ(set(1, "/a", 3).status, WriteStatus::Written);
 }
 
 TEST_F(Board, VerifyNamesDifferences) {

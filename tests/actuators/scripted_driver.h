@@ -29,6 +29,7 @@ class ScriptedDriver final : public KnobDriver {
       info.ref = {kind, target.id, "scripted", locator};
       info.lower = 0.01;
       info.blocked_by = blocked_by;
+      info.min_interval_s = min_interval_s;
       values.try_emplace(key(kind, locator), kUnlimited);
       found.push_back(info);
     }
@@ -65,6 +66,7 @@ class ScriptedDriver final : public KnobDriver {
   std::function<void(const std::string&)> on_write;
   std::string blocked_by;
   std::string mode;
+  double min_interval_s = 0;
 
  private:
   std::vector<KnobKind> kinds_;
