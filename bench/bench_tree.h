@@ -26,6 +26,7 @@ class BenchTree {
   HostRoot root() const { return HostRoot(kind_ == TreeKind::Real ? "/" : directory_); }
   /// Selects our cgroups and nothing else.
   std::string glob() const { return "/" + group_ + "/*"; }
+  const std::string& directory() const { return directory_; }
   std::string state_directory() const { return directory_ + "/state"; }
   /// One second of load on every cgroup: usage swings between 10 % and 90 % of a core. Fake trees only.
   void advance(std::uint64_t step);

@@ -76,6 +76,7 @@ class Subject {
     tree_->advance(step_);
   }
   TickReport tick() { return node_->tick(now_); }
+  const BenchTree& tree() const { return *tree_; }
   std::vector<Degraded> degraded() const { return node_->degraded(); }
 
  private:
@@ -149,6 +150,8 @@ Result<json> measure_time(const TickOptions& options) {
     out["allocated_bytes_per_tick"] = static_cast<double>(allocated.bytes) / ticks;
     out["heap_growth_bytes"] = live_after - live_before;
   }
+  out["directory"] = subject->tree().directory();
+  out["cgroups"] = subject->tree().glob();
   out["degraded"] = json::array();
   for (const auto& d : subject->degraded()) out["degraded"].push_back(d.part + ": " + d.reason);
   return out;

@@ -16,11 +16,12 @@ TEST(FlashBenchReal, TickOnRealCgroupsCostsAndLeavesNone) {
   EXPECT_GT(run.json["us_per_target"], 0);
   EXPECT_GT(run.json["syscalls_per_target"], 0);
   EXPECT_EQ(run.json["failures"], 0) << run.text;
-  for (const auto& hierarchy : std::filesystem::directory_iterator("/sys/fs/cgroup")) {
-    if (!hierarchy.is_directory()) continue;
-    for (const auto& entry : std::filesystem::directory_iterator(hierarchy.path()))
-      EXPECT_FALSE(entry.path().filename().string().starts_with("flashd-test-bench-")) << entry.path();
-  }
+  std::string group = run.json["cgroups"];  // "/flashd-test-bench-PID/*"
+  group.resize(group.rfind('/'));
+  ASSERT_EQ(group.rfind("/flashd-test-bench-", 0), 0U) << group;
+  for (const auto& hierarchy : std::filesystem::directory_iterator("/sys/fs/cgroup"))
+    EXPECT_FALSE(std::filesystem::exists(hierarchy.path().string() + group)) << hierarchy.path();
+  EXPECT_FALSE(std::filesystem::exists("/sys/fs/cgroup" + group));
 }
 
 TEST(FlashBenchReal, TheRunningDaemonIsMeasuredAndEndsWell) {
