@@ -1,0 +1,213 @@
+// The whole machine room on a made tree: targets, collectors, control loop, knobs, ledger. The real kernel
+// has its turn in tests/system and tests/vm.
+#include "daemon/node.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "actuators/ledger.h"
+#include "actuators/restore.h"
+#include "daemon/targets.h"
+#include "tests/support/fake_host.h"
+
+namespace flash {
+namespace {
+
+namespace fs = std::filesystem;
+
+FakeEntry busy_cgroup(const std::string& name) {
+  return dir(name, {file("cpu.stat", "usage_usec 1000000\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"),
+                    file("cpu.max", "max 100000\n"), file("memory.current", "104857600\n"),
+                    file("memory.high", "max\n"), file("memory.max", "max\n"),
+                    file("memory.stat", "inactive_file 0\n"), file("memory.events", "high 0\noom_kill 0\n"),
+                    file("pids.current", "1\n")});
+}
+
+FakeHost host_with(std::vector<FakeEntry> cgroups) {
+  return FakeHost(
+      std::vector<FakeEntry>{cgroup_v2(std::move(cgroups)),
+                             proc({file("meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n")}),
+                             dir("sys/devices/system/cpu", {file("online", "0-3\n")})});
+}
+
+class NodeTest : public testing::Test {
+ protected:
+  static DaemonConfig config(Mode mode = Mode::Control) {
+    Rule rule;
+    rule.name = "web";
+    rule.mode = mode;
+    rule.mode_given = true;
+    rule.select.cgroup = "/web*";
+    rule.cpu.max_cores = 2;
+    DaemonConfig c;
+    c.rules = {std::make_shared<const Rule>(rule)};
+    return c;
+  }
+
+  void open(FakeHost& host, const DaemonConfig& c, bool dry_run = false, std::string state = "") {
+    if (state.empty()) state = (fs::path(host.root().path("/")) / "state").string();
+    LoopEvents events;
+    events.decided = [this](const Target& t, const Decision& d) { last[t.cgroup] = d; };
+    auto opened = Node::open({host.root(), state, nullptr, dry_run, false}, c, std::move(events));
+    ASSERT_TRUE(opened) << opened.error().message();
+    node = std::move(*opened);
+    node->start(now);
+  }
+  /// One second passes in which the cgroup uses half a core.
+  void second(FakeHost& host, const std::vector<std::string>& cgroups) {
+    now.mono += std::chrono::seconds(1);
+    now.wall += std::chrono::seconds(1);
+    usage_us += 500000;
+    for (const std::string& g : cgroups)
+      put(host, g + "/cpu.stat",
+          "usage_usec " + std::to_string(usage_us) + "\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n");
+    node->tick(now);
+  }
+  static std::string path(const FakeHost& host, const std::string& below) {
+    return host.root().sys("fs/cgroup/" + below);
+  }
+  static void put(const FakeHost& host, const std::string& below, const std::string& text) {
+    std::ofstream(path(host, below)) << text;
+  }
+  static std::string get(const FakeHost& host, const std::string& below) {
+    std::stringstream text;
+    text << std::ifstream(path(host, below)).rdbuf();
+    return text.str();
+  }
+
+  Now now{std::chrono::seconds(1000), WallTime(std::chrono::seconds(1700000000))};
+  std::uint64_t usage_us = 1000000;
+  std::unique_ptr<Node> node;
+  std::map<std::string, Decision> last;
+};
+
+TEST_F(NodeTest, ControlsASelectedCgroupAndPutsItBack) {
+  FakeHost host = host_with({busy_cgroup("web"), busy_cgroup("other")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config()));
+  EXPECT_EQ(node->loop().agents().size(), 1u);
+  for (int i = 0; i < 12; ++i) second(host, {"web", "other"});
+  EXPECT_NE(get(host, "web/cpu.max").substr(0, 3), "max");
+  EXPECT_EQ(get(host, "other/cpu.max"), "max 100000\n");
+  EXPECT_FALSE(node->ledger().entries().empty());
+  EXPECT_TRUE(node->actuator().restore_all().complete());
+  EXPECT_EQ(get(host, "web/cpu.max").substr(0, 3), "max");
+  EXPECT_EQ(get(host, "web/memory.high").substr(0, 3), "max");
+  EXPECT_TRUE(node->ledger().entries().empty());
+}
+
+TEST_F(NodeTest, RecommendsWithoutWriting) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config(Mode::Recommend)));
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  EXPECT_TRUE(last["/web"].proposed.has(KnobKind::CpuLimit));
+  EXPECT_EQ(get(host, "web/cpu.max"), "max 100000\n");
+  EXPECT_EQ(get(host, "web/memory.high"), "max\n");
+}
+
+TEST_F(NodeTest, ADryRunOnlyRecommendsWhateverTheRuleSays) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config(Mode::Control), true));
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  EXPECT_EQ(last["/web"].mode, Mode::Recommend);
+  EXPECT_EQ(get(host, "web/cpu.max"), "max 100000\n");
+  EXPECT_FALSE(fs::exists(fs::path(host.root().path("/")) / "state"));
+}
+
+TEST_F(NodeTest, WritesNothingWithoutALedger) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  // A file where the directory should be.
+  const std::string state = host.root().path("/notadirectory");
+  std::ofstream(state) << "x";
+  ASSERT_NO_FATAL_FAILURE(open(host, config(), false, state));
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  EXPECT_EQ(get(host, "web/cpu.max"), "max 100000\n");
+  EXPECT_EQ(get(host, "web/memory.high"), "max\n");
+  bool said = false;
+  for (const Degraded& d : node->degraded()) said = said || d.part == "ledger";
+  EXPECT_TRUE(said);
+}
+
+TEST_F(NodeTest, FollowsCgroupsThatComeAndGo) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config()));
+  const TargetId first = node->loop().agents().at(0);
+  second(host, {"web"});
+
+  // Another one comes, and is there in the next tick.
+  fs::copy(path(host, "web"), path(host, "web2"));
+  second(host, {"web", "web2"});
+  EXPECT_EQ(node->loop().agents().size(), 2u);
+
+  // One goes; the other is not disturbed.
+  fs::remove_all(path(host, "web2"));
+  second(host, {"web"});
+  ASSERT_EQ(node->loop().agents().size(), 1u);
+  EXPECT_EQ(node->loop().agents().at(0), first);
+
+  // The same name again is another target.
+  fs::rename(path(host, "web"), path(host, "kept-to-keep-its-inode"));
+  fs::copy(path(host, "kept-to-keep-its-inode"), path(host, "web"));
+  second(host, {"web"});
+  ASSERT_EQ(node->loop().agents().size(), 1u);
+  EXPECT_NE(node->loop().agents().at(0), first);
+}
+
+TEST_F(NodeTest, AReloadKeepsTheAgentAndChangesItsRule) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config()));
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  const std::uint64_t seq = last["/web"].seq;
+
+  node->reconfigure(now, config(Mode::Recommend));
+  second(host, {"web"});
+  EXPECT_EQ(last["/web"].seq, seq + 1);
+  EXPECT_EQ(last["/web"].mode, Mode::Recommend);
+  EXPECT_EQ(get(host, "web/cpu.max").substr(0, 3), "max");  // leaving control restores
+
+  DaemonConfig none;
+  node->reconfigure(now, none);
+  EXPECT_TRUE(node->loop().agents().empty());
+}
+
+TEST_F(NodeTest, ASecondDaemonDoesNotGetTheLedger) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config()));
+  auto second_one =
+      Node::open({host.root(), (fs::path(host.root().path("/")) / "state").string(), nullptr, false, false},
+                 config(), {});
+  ASSERT_FALSE(second_one);
+  EXPECT_TRUE(second_one.error().is(std::errc::operation_would_block)) << second_one.error().message();
+}
+
+TEST_F(NodeTest, TheNextDaemonResumesWhatWasKept) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config()));
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  const std::string in_force = get(host, "web/cpu.max");
+  ASSERT_TRUE(node->ledger().set_keep(true, "upgrade"));
+  node.reset();
+  EXPECT_EQ(get(host, "web/cpu.max"), in_force);
+
+  ASSERT_NO_FATAL_FAILURE(open(host, config()));
+  second(host, {"web"});
+  const auto view = node->loop().view(node->loop().agents().at(0));
+  ASSERT_TRUE(view);
+  for (const KnobView& k : view->knobs)
+    if (k.kind == KnobKind::CpuLimit) {
+      EXPECT_EQ(k.lease, LeaseState::Ours) << k.lease_reason;
+      EXPECT_EQ(k.original, kUnlimited);
+    }
+  EXPECT_TRUE(node->actuator().restore_all().complete());
+  EXPECT_EQ(get(host, "web/cpu.max").substr(0, 3), "max");
+}
+
+TEST(CpuSetId, IsTheListAndNotItsSpelling) {
+  EXPECT_EQ(cpu_set_id({0, 1, 2}), cpu_set_id({0, 1, 2}));
+  EXPECT_NE(cpu_set_id({0, 1, 2}), cpu_set_id({0, 1}));
+}
+
+}  // namespace
+}  // namespace flash
