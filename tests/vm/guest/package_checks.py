@@ -80,7 +80,7 @@ def config_check():
 def introspection():
     xml = output("busctl", "call", flashd.NAME, flashd.ROOT, "org.freedesktop.DBus.Introspectable",
                  "Introspect")
-    for word in ("org.flashd.Manager1", "ListAgents", "Disable", "Degraded", "doc"):
+    for word in ("org.flashd.Manager1", "ListAgents", "Disable", "Degraded", "DocString"):
         require(word in xml, f"no {word} in the introspection data")
 
 

@@ -62,6 +62,8 @@ def physical_loop():
         os.sched_setaffinity(0, range(os.cpu_count()))
         world.stop()
         output("systemctl", "stop", "encoder")
+        world.set_governors()
+        output("systemctl", "start", "web", "web-clients")
 
 
 def _loop() -> str:

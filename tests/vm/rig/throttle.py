@@ -26,7 +26,7 @@ import pstates
 PERIOD_US = 20000
 # Other work on the host must not look like a lower frequency.
 WEIGHT_ARMED = 100000
-WEIGHT_UNARMED = 2048
+WEIGHT_UNARMED = 4096
 
 
 def quota_us(share: float, mhz: int) -> int:
