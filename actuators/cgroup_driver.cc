@@ -112,9 +112,9 @@ Result<std::vector<KnobInfo>> CgroupDriver::discover(const Target& target, const
 }
 
 Result<CgroupDriver::Open*> CgroupDriver::open(const KnobRef& ref) {
-  const std::string key = ref.locator + (ref.kind == KnobKind::CpuLimit ? " c" : " m");
-  const auto found = open_.find(key);
-  if (found != open_.end()) return found->second.get();
+  auto& all = opened(ref.kind);
+  const auto found = all.find(ref.locator);
+  if (found != all.end()) return found->second.get();
 
   const auto [inode_text, cgroup] = two_words(ref.locator);
   const auto inode = parse_u64(inode_text);
@@ -136,7 +136,7 @@ Result<CgroupDriver::Open*> CgroupDriver::open(const KnobRef& ref) {
   }
   // After opening: what is open now is the cgroup with this inode.
   FLASH_CHECK(still_there(*knob));
-  return open_.emplace(key, std::move(knob)).first->second.get();
+  return all.emplace(ref.locator, std::move(knob)).first->second.get();
 }
 
 Result<void> CgroupDriver::still_there(Open& knob) const {
@@ -148,10 +148,6 @@ Result<void> CgroupDriver::still_there(Open& knob) const {
   return {};
 }
 
-void CgroupDriver::close(const KnobRef& ref) {
-  open_.erase(ref.locator + (ref.kind == KnobKind::CpuLimit ? " c" : " m"));
-}
-
 Result<KnobReading> CgroupDriver::read(const KnobRef& ref) {
   FLASH_TRY(Open* const knob, open(ref));
   auto reading = read_open(*knob);
@@ -159,7 +155,7 @@ Result<KnobReading> CgroupDriver::read(const KnobRef& ref) {
   // Whatever it says: of a cgroup that is gone only that it is gone is worth knowing.
   auto error = std::move(reading).error();
   if (auto there = still_there(*knob); !there) error = std::move(there).error();
-  if (vanished(error)) close(ref);
+  if (vanished(error)) opened(ref.kind).erase(ref.locator);
   return error;
 }
 

@@ -51,12 +51,14 @@ class CgroupDriver final : public KnobDriver {
   static Result<KnobReading> read_open(const Open& knob);
   Result<void> still_there(Open& knob) const;
   Result<void> put(Open& knob, const char* file, const std::string& text);
-  void close(const KnobRef& ref);
+  std::unordered_map<std::string, std::unique_ptr<Open>>& opened(KnobKind kind) {
+    return kind == KnobKind::CpuLimit ? cpu_ : memory_;
+  }
 
   HostRoot root_;
   CgroupLayout layout_;
   bool libcgroup_ = false;
-  std::unordered_map<std::string, std::unique_ptr<Open>> open_;  // by locator and kind
+  std::unordered_map<std::string, std::unique_ptr<Open>> cpu_, memory_;  // by locator
 };
 
 /// The locator of a cgroup's knob, for drivers that write cgroups by other means. ENOENT: no such cgroup.

@@ -83,21 +83,18 @@ Result<std::vector<KnobInfo>> SystemdDriver::discover(const Target& target, cons
   return knobs;
 }
 
-/// The same knob as CgroupDriver names it. ENOENT: the unit has no cgroup now.
-Result<KnobRef> SystemdDriver::current(const KnobRef& ref) {
-  std::string& last = locators_[std::string(traits(ref.kind).name) + ref.locator];
-  auto locator = cgroup_locator(layout_, ref.kind, ref.locator);
-  if (!last.empty() && (!locator || *locator != last))
-    (void)files_.read({ref.kind, ref.target, {}, last});  // lets it close the old cgroup's files
-  last = locator ? *locator : std::string();
-  if (!locator) return std::move(locator).error();
-  return KnobRef{ref.kind, ref.target, {}, std::move(*locator)};
-}
-
 Result<KnobReading> SystemdDriver::read_files(const KnobRef& ref) {
-  FLASH_TRY(const KnobRef now, current(ref));
-  auto reading = files_.read(now);
+  KnobRef& known = (ref.kind == KnobKind::CpuLimit ? cpu_ : memory_)[ref.locator];
+  if (!known.locator.empty()) {
+    auto reading = files_.read(known);
+    if (reading || !vanished(reading.error())) return reading;
+  }
+  // The unit was restarted, or has no such file.
+  FLASH_TRY(auto locator, cgroup_locator(layout_, ref.kind, ref.locator));
+  known = {ref.kind, ref.target, {}, std::move(locator)};
+  auto reading = files_.read(known);
   if (reading || !vanished(reading.error()) || v1(ref.kind)) return reading;
+  known.locator.clear();
   return KnobReading{kUnlimited, ref.kind == KnobKind::CpuLimit ? "max 100000" : "max", {}};
 }
 

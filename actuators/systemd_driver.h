@@ -49,7 +49,6 @@ class SystemdDriver final : public KnobDriver {
  private:
   Result<KnobReading> read_files(const KnobRef& ref);
   Result<void> set(const KnobRef& ref, double value);
-  Result<KnobRef> current(const KnobRef& ref);
   bool v1(KnobKind kind) const;
   const char* setting(KnobKind kind) const;
   std::string drop_in(const KnobRef& ref) const;
@@ -58,7 +57,7 @@ class SystemdDriver final : public KnobDriver {
   CgroupLayout layout_;
   CgroupDriver files_;
   sd_bus* bus_;
-  std::unordered_map<std::string, std::string> locators_;  // CgroupDriver's, by kind and path
+  std::unordered_map<std::string, KnobRef> cpu_, memory_;  // CgroupDriver's name of the knob, by path
 };
 
 /// The value of "CPUQuota=", "MemoryHigh=" or "MemoryLimit=" in a drop-in as systemd writes them: "50.00%" is
