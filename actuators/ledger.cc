@@ -343,6 +343,7 @@ Result<void> Ledger::compact() {
   }
   file_ = std::move(file);
   size_ = text.size();
+  owed_.clear();
   return sync_directory(directory_of(path_));
 }
 
@@ -373,7 +374,7 @@ Result<void> Ledger::begin(Now now, std::span<LedgerIntent> intents) {
   }
   const std::int64_t when =
       std::chrono::duration_cast<std::chrono::seconds>(now.wall.time_since_epoch()).count();
-  std::string text;
+  std::string text = owed_;  // before anything new, so that no knob ever has two originals
   bool first = false;
   std::uint64_t next = next_id_;
   std::vector<LedgerEntry> fresh;
@@ -392,6 +393,7 @@ Result<void> Ledger::begin(Now now, std::span<LedgerIntent> intents) {
       if (i.id >= next_id_) i.id = 0;
     return done;
   }
+  owed_.clear();
   next_id_ = next;
   for (LedgerEntry& e : fresh) contents_.entries.emplace(e.id, std::move(e));
   for (const LedgerIntent& i : intents) {
@@ -419,7 +421,9 @@ Result<void> Ledger::drop(std::span<const std::uint64_t> ids) {
   std::string text;
   for (const auto id : ids)
     if (contents_.entries.erase(id) > 0) Record(text, 'D').number(id).end();
-  return append(text, false);
+  auto done = append(text, false);
+  if (!done) owed_ += text;
+  return done;
 }
 
 Result<void> Ledger::set_keep(bool keep, std::string_view reason) {

@@ -121,6 +121,7 @@ class Ledger {
   std::size_t size_ = 0;
   std::size_t compact_above_ = kCompactAbove;
   std::uint64_t next_id_ = 1;
+  std::string owed_;  // drops that could not be written
   LedgerContents contents_;
   std::vector<LedgerEntry> previous_boot_;
 };

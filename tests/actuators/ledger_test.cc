@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -197,6 +200,25 @@ TEST_F(LedgerFile, ANumberIsNeverUsedTwice) {
   }
   Ledger ledger = open();
   EXPECT_GT(begin(ledger, knob("3 /c"), 1, "1", 2), first + 1);
+}
+
+TEST_F(LedgerFile, ADropThatFoundNoRoomIsMadeUpFor) {
+  Ledger ledger = open();
+  const auto id = begin(ledger, knob("1 /a"), 1, "1", 2);
+  struct rlimit old {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto signal = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit tight = old;
+  tight.rlim_cur = std::filesystem::file_size(folder.path() + "/ledger");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  EXPECT_FALSE(ledger.drop(std::span(&id, 1)));
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, signal);
+  EXPECT_THAT(ledger.entries(), IsEmpty());
+  begin(ledger, knob("1 /a"), 3, "3", 4);
+  const auto contents = parse_ledger(text());
+  ASSERT_EQ(contents.entries.size(), 1u) << "one knob, one original";
+  EXPECT_EQ(contents.entries.begin()->second.raw, "3");
 }
 
 TEST_F(LedgerFile, CannotBeOpenedWhereAFileIsInTheWay) {
