@@ -92,6 +92,7 @@ class ControlLoop {
   /// good one in place; the reason is returned and shown by why().
   Result<void> offer_snapshot(Now now, TargetId id, std::shared_ptr<const PolicySnapshot> snapshot);
 
+  /// Leaving control restores the target's knobs at once, or when its hold ends.
   void set_mode(Now now, Mode mode);                                 // global
   Result<void> set_mode(Now now, TargetId id, std::optional<Mode>);  // one agent; nullopt: the rule's again
   Result<void> hold(Now now, TargetId id, std::optional<Duration> duration, std::string reason);

@@ -373,8 +373,6 @@ TEST(ControlLoop, GivesOutNoMemoryThatTheNodeDoesNotHave) {
   EXPECT_EQ(l.last(kWeb).verdicts.back().verdict, Verdict::Refused);
 }
 
-// --- the seat of the learned policy -----------------------------------------------------------------------
-
 struct Seat : ::testing::Test {
   Seat() {
     auto rule = cpu_rule(Mode::Control);
@@ -485,6 +483,19 @@ TEST_F(Seat, AStateThatIsNotMeasuredBelongsToTheFallback) {
   l.observe = nullptr;
   l.tick();
   EXPECT_EQ(l.last().controller, Controller::Learned);
+}
+
+TEST_F(Seat, TheFallbacksRewardsDoNotVouchForThePolicy) {
+  auto rule = cpu_rule(Mode::Control);
+  rule->profile = {true, 0.3, 0.65, 1, 5};
+  ASSERT_TRUE(l.loop->change_rule(at(0), kWeb, rule));
+  l.ticks(40);  // the fallback earns 1.0 per step
+  ASSERT_GT(l.loop->view(kWeb)->rewards.mean, 0.95);
+  ASSERT_TRUE(l.loop->offer_snapshot(at(40), kWeb, policy(-1, 3)));  // starves the target
+  l.ticks(1);
+  ASSERT_EQ(l.loop->view(kWeb)->stage, Stage::Online);
+  l.ticks(10);
+  EXPECT_EQ(l.loop->view(kWeb)->stage, Stage::Online);
 }
 
 TEST_F(Seat, BadRewardsTakeServingBackToOnline) {

@@ -91,8 +91,12 @@ TEST(MemoryPeaks, CountAnIntervalOnceByItsPeak) {
   EXPECT_LT(p.percentile(0.90), 200e6);
 }
 
-// --- the controller
-// -----------------------------------------------------------------------------------------
+TEST(MemoryPeaks, AnIntervalsLowerValuesLeaveNothingBehind) {
+  MemoryPeaks p;
+  for (int s = 0; s < 60 * 20; ++s)
+    p.add(from_seconds(s), 1e6, s % 60 < 20 ? 100e6 : s % 60 < 40 ? 200e6 : 400e6);
+  EXPECT_GT(p.percentile(0.1), 390e6) << "every interval's peak is 400 MB";
+}
 
 struct LimitsFallbackTest : ::testing::Test {
   LimitsFallbackTest() {

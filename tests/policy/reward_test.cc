@@ -27,9 +27,6 @@ LimitsStep limits(const Observation& o, double cores, double bytes) {
   return s;
 }
 
-// --- SLO preservation
-// ---------------------------------------------------------------------------------------
-
 TEST(SloPreservation, IsOneAndTrustedWithoutAnSlo) {
   const SloPreservation sp = slo_preservation({}, {}, true);
   EXPECT_EQ(sp.value, 1);
@@ -84,9 +81,6 @@ TEST(CpuSaturated, LooksAtUseAndThrottling) {
   EXPECT_TRUE(cpu_saturated(o, 1, 0.2));
   EXPECT_TRUE(cpu_saturated({}, 1, 0.2)) << "unknown use explains nothing away";
 }
-
-// --- limits
-// -------------------------------------------------------------------------------------------------
 
 TEST(LimitsReward, PaperIsTable7) {
   Rule rule;
@@ -161,9 +155,6 @@ TEST(LimitsReward, UntrustedInputsMakeItUntrusted) {
   o[Signal::MemoryWorkingSet] = Sample::missing();
   EXPECT_FALSE(limits_reward(rule, kNode, limits(o, 1, 512 * kMiB)).trusted);
 }
-
-// --- frequency
-// ----------------------------------------------------------------------------------------------
 
 Observation cpus(double ips, double cores = 1) {
   Observation o;
