@@ -260,6 +260,8 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
     knob.ours = reading->value;
     knob.ours_mode = reading->mode;
     view.lease_reason.clear();
+    const LedgerValue found{knob.ledger_id, reading->value};
+    if (knob.ledger_id) note_ledger(ledger_.confirm(std::span(&found, 1)));
   }
   update(view, lease, knob.blocked, true);
   switch (lease) {

@@ -502,6 +502,42 @@ TEST_F(Board, AnotherTargetsKnobIsNotOursToo) {
   EXPECT_EQ(board().apply(at(1), std::span(&change, 1))[0].status, WriteStatus::Written);
 }
 
+TEST_F(Board, AnotherTuningDaemonThatComesGetsItsKnobBack) {
+  Target set = cgroup("policy0");
+  set.id.kind = TargetKind::CpuSet;
+  set.cgroup = "";
+  ASSERT_TRUE(board().adopt(set, rule));
+  board().observe(at(0));
+  const KnobChange change{set.id, kCpu, 2};
+  ASSERT_EQ(board().apply(at(0), std::span(&change, 1))[0].status, WriteStatus::Written);
+  driver.blocked_by = "TuneD controls CPU frequency";
+  board().observe(at(4));
+  EXPECT_EQ(kernel("policy0"), 2) << "asked every five seconds";
+  board().observe(at(5));
+  EXPECT_EQ(kernel("policy0"), kUnlimited);
+  EXPECT_EQ(board().knobs(set.id)[0].blocked_by, "TuneD controls CPU frequency");
+  EXPECT_EQ(board().degraded()[0].reason, "policy0: TuneD controls CPU frequency");
+  driver.blocked_by = "";
+  board().observe(at(10));
+  EXPECT_TRUE(board().knobs(set.id)[0].writable);
+}
+
+TEST_F(Board, ACpuThatComesBackOnlineIsNoForeignWrite) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  driver.values.erase(ScriptedDriver::key(kCpu, "/a"));
+  board().observe(at(1));
+  EXPECT_EQ(view("/a").lease, LeaseState::Gone);
+  kernel("/a") = 9;
+  board().observe(at(2));
+  EXPECT_EQ(view("/a").lease, LeaseState::Ours);
+  EXPECT_EQ(ledger_->entries().begin()->second.confirmed, 9) << "the restorer takes it for ours too";
+  EXPECT_EQ(set(2, "/a", 2).status, WriteStatus::Written);
+  board().restore_all();
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+}
+
 TEST_F(Board, KeepsADriversPace) {
   driver.min_interval_s = 1;
   adopt("/a");
