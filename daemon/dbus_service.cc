@@ -836,7 +836,8 @@ const sd_bus_vtable* dbus_agent_vtable() {
 }
 
 Result<void> DbusService::Impl::attach() {
-  auto keep = [&](int r, sd_bus_slot* slot, const char* what) -> Result<void> {
+  // `slot` by reference: the call that fills it is an argument beside it, and arguments have no order.
+  auto keep = [&](int r, sd_bus_slot*& slot, const char* what) -> Result<void> {
     if (r < 0) return Error::from_errno(-r, std::string("D-Bus: ") + what);
     slots.emplace_back(slot);
     return {};
