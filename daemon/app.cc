@@ -217,7 +217,9 @@ Result<void> App::start() {
   NodeOptions options{HostRoot(line_.root), state_directory_, bus_, line_.dry_run};
   FLASH_TRY(node_, Node::open(std::move(options), config_, std::move(events)));
   take_over();
-  node_->start(read_clocks());
+  LedgerRestore orphans;
+  orphans.report = node_->start(read_clocks());
+  log_restore(orphans);
   offer_service();
 
   const Now now = read_clocks();
@@ -226,6 +228,8 @@ Result<void> App::start() {
   int r =
       sd_event_add_time(event_, &timer_, CLOCK_MONOTONIC, to_usec(next_tick_), accuracy, timer_event, this);
   if (r >= 0) r = sd_event_source_set_enabled(timer_, SD_EVENT_ONESHOT);
+  // Before metrics and bus: a flood of either must not hold up the tick.
+  if (r >= 0) r = sd_event_source_set_priority(timer_, SD_EVENT_PRIORITY_IMPORTANT);
   for (int s : {SIGTERM, SIGINT, SIGHUP})
     if (r >= 0) r = sd_event_add_signal(event_, nullptr, s, signal_event, this);
   if (int fd = node_->cgroup_events_fd(); r >= 0 && fd >= 0)

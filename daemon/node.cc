@@ -133,9 +133,10 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
   return std::unique_ptr<Node>(new Node(std::move(impl)));
 }
 
-void Node::start(Now now) {
+RestoreReport Node::start(Now now) {
   if (impl_->watch) impl_->targets->apply(now, impl_->watch->drain(now));
   impl_->targets->set_rules(now, impl_->rules_in_effect());
+  return impl_->board->restore_orphans();
 }
 
 void Node::set_bus(sd_bus* bus) {

@@ -204,6 +204,19 @@ TEST_F(NodeTest, TheNextDaemonResumesWhatWasKept) {
   EXPECT_EQ(get(host, "web/cpu.max").substr(0, 3), "max");
 }
 
+TEST_F(NodeTest, WhatWasKeptForATargetWithoutARuleIsPutBack) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config()));
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  ASSERT_TRUE(node->ledger().set_keep(true, "upgrade"));
+  node.reset();
+  ASSERT_NE(get(host, "web/cpu.max").substr(0, 3), "max");
+
+  ASSERT_NO_FATAL_FAILURE(open(host, DaemonConfig{}));
+  EXPECT_EQ(get(host, "web/cpu.max").substr(0, 3), "max");
+  EXPECT_TRUE(node->ledger().entries().empty());
+}
+
 TEST(CpuSetId, IsTheListAndNotItsSpelling) {
   EXPECT_EQ(cpu_set_id({0, 1, 2}), cpu_set_id({0, 1, 2}));
   EXPECT_NE(cpu_set_id({0, 1, 2}), cpu_set_id({0, 1}));
