@@ -13,8 +13,8 @@ Drivers::Drivers(const HostRoot& root, const CgroupLayout& layout, sd_bus* bus)
   systemd_ = systemd.get();
   owned_.push_back(std::make_unique<CgroupDriver>(root, layout));
   owned_.push_back(std::move(systemd));
-  owned_.push_back(
-      std::make_unique<CpufreqDriver>(root, [tuning = tuning_daemons_.get()] { return tuning->in_charge(); }));
+  owned_.push_back(std::make_unique<CpufreqDriver>(
+      root, [tuning = tuning_daemons_.get()] { return tuning->in_charge(); }));
   for (const auto& driver : owned_) all_.push_back(driver.get());
 }
 

@@ -37,8 +37,8 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// Finds the targets. What an earlier daemon kept for targets that no rule selects any more is put back; the
-  /// report names it.
+  /// Finds the targets. What an earlier daemon kept for targets that no rule selects any more is put back;
+  /// the report names it.
   RestoreReport start(Now now);
   /// The bus came (back) or went.
   void set_bus(sd_bus* bus);
