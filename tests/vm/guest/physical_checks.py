@@ -5,7 +5,7 @@ import time
 
 import flashd
 import world
-from checks import (check, eventually, output, physical_frequency, pstate_journal, read, require,
+from checks import (Failed, check, eventually, output, physical_frequency, pstate_journal, read, require,
                     write)
 
 CPU = 1
@@ -66,6 +66,16 @@ def physical_loop():
         output("systemctl", "start", "web", "web-clients")
 
 
+def _eventually(what: str, condition) -> None:
+    """As eventually(); a failure tells what the agent thought."""
+    try:
+        eventually(what, condition, 40, 0.3)
+    except Failed as failure:
+        thoughts = [decision["explanation"] for decision in
+                    flashd.decisions(flashd.find_agent("cpu-frequency")["path"], 3)]
+        raise Failed(f"{failure}; {rate()} frames/s at {khz()} kHz; the agent says: {thoughts}")
+
+
 def _loop() -> str:
     write(POLICY / "scaling_setspeed", 3000000)
     time.sleep(1.5)
@@ -81,14 +91,14 @@ def _loop() -> str:
     flashd.configure(_settings(slo))
     output("systemctl", "restart", "flashd")
     began = time.monotonic()
-    eventually(f"{slo} frames/s by a raised frequency", lambda: khz() >= 1800000
-               and rate() >= 0.97 * slo, 40, 0.3)
+    _eventually(f"{slo} frames/s by a raised frequency",
+                lambda: khz() >= 1800000 and rate() >= 0.97 * slo)
     reached = time.monotonic() - began
     raised, at_raised = khz(), mean_rate(4)
     require(at_raised >= 0.9 * slo, f"the objective does not hold: {at_raised:.1f} of {slo}")
 
     world.set_load("encoder", int(4000 * LIGHTER))
-    eventually("a lower frequency after the load fell", lambda: khz() <= 1400000, 40, 0.3)
+    _eventually("a lower frequency after the load fell", lambda: khz() <= 1400000)
     lowered = khz()
     time.sleep(2)
     at_lowered = mean_rate(4)
