@@ -37,6 +37,15 @@ void NodeCollector::untrack(TargetId id) {
   cpu_sets_.erase(id);
 }
 
+Sample NodeCollector::CpuCounters::usage(const CpuTicks& ticks, double interval_s, double tick_s) {
+  const Sample by_clock = busy.rate(ticks.busy, interval_s, tick_s);
+  const Sample idle_ticks = idle.growth(ticks.idle);
+  if (!by_clock.usable() || !idle_ticks.usable()) return by_clock;  // idle may step back a little (iowait)
+  const double busy_ticks = by_clock.value * interval_s / tick_s;
+  const double all = busy_ticks + idle_ticks.value;
+  return all > 0 ? Sample::good(busy_ticks / all) : by_clock;
+}
+
 Sample NodeCollector::read_total(double interval_s) {
   const auto text = stat_.read(buffer_);
   std::fill(usage_.begin(), usage_.end(), Sample::missing());
@@ -50,9 +59,9 @@ Sample NodeCollector::read_total(double interval_s) {
   }
   for (std::size_t cpu = 0; cpu < ticks_.size(); ++cpu) {
     if (ticks_[cpu].present)
-      usage_[cpu] = counters_[cpu].rate(ticks_[cpu].busy, interval_s, 1 / ticks_per_second_);
+      usage_[cpu] = counters_[cpu].usage(ticks_[cpu], interval_s, 1 / ticks_per_second_);
     else
-      counters_[cpu].reset();
+      counters_[cpu] = {};
   }
   return busy_.rate(total.busy, interval_s, 1 / ticks_per_second_);
 }

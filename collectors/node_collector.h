@@ -26,6 +26,12 @@ class NodeCollector final : public Collector {
   std::vector<Degraded> degraded() const override;
 
  private:
+  /// One CPU. Its use is busy / (busy + idle), not busy by the clock: a guest's CPU that its host holds back
+  /// is ticked less often, and the time it did not have is no headroom.
+  struct CpuCounters {
+    Counter busy, idle;
+    Sample usage(const CpuTicks& ticks, double interval_s, double tick_s);
+  };
   Sample read_total(double interval_s);
   Sample read_available();
   Sample usage_of(const std::vector<int>& cpus) const;
@@ -34,9 +40,9 @@ class NodeCollector final : public Collector {
   std::vector<char> buffer_;
   double ticks_per_second_;  // USER_HZ
   Counter busy_;
-  std::vector<CpuTicks> ticks_;    // by CPU number, as far as targets need
-  std::vector<Counter> counters_;  // the same
-  std::vector<Sample> usage_;      // cores, the same; Missing: offline
+  std::vector<CpuTicks> ticks_;        // by CPU number, as far as targets need
+  std::vector<CpuCounters> counters_;  // the same
+  std::vector<Sample> usage_;          // cores, the same; Missing: offline
   std::unordered_map<TargetId, std::vector<int>> cpu_sets_;
   bool first_ = true;
   Duration last_{};

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <string>
+
 #include "tests/support/fake_host.h"
 
 namespace flash {
@@ -11,12 +14,16 @@ namespace {
 // One second of one CPU in USER_HZ ticks.
 const long kHz = ::sysconf(_SC_CLK_TCK);
 
-std::string stat(long cpu0, long cpu1) {
-  const auto line = [](const std::string& name, long busy) {
-    return name + " " + std::to_string(busy) + " 0 0 0 0 0 0 0 0 0\n";
-  };
-  return line("cpu ", cpu0 + cpu1) + line("cpu0", cpu0) + (cpu1 < 0 ? "" : line("cpu1", cpu1)) +
-         "intr 1 2 3\n";
+std::string cpu_line(const std::string& name, long busy, long idle) {
+  return name + " " + std::to_string(busy) + " 0 0 " + std::to_string(idle) + " 0 0 0 0 0 0\n";
+}
+
+/// Two CPUs that were busy for so many of the ticks of `seconds`; a negative number is an offline CPU.
+std::string stat(long seconds, long cpu0, long cpu1) {
+  const long all = seconds * kHz;
+  return cpu_line("cpu ", cpu0 + cpu1, std::max(0L, 2 * all - cpu0 - cpu1)) +
+         cpu_line("cpu0", cpu0, std::max(0L, all - cpu0)) +
+         (cpu1 < 0 ? "" : cpu_line("cpu1", cpu1, std::max(0L, all - cpu1))) + "intr 1 2 3\n";
 }
 
 class NodeCollectorTest : public ::testing::Test {
@@ -33,7 +40,7 @@ class NodeCollectorTest : public ::testing::Test {
     return table_[cpus_.id];
   }
   FakeHost host_{proc(
-      {file("stat", stat(0, 0)), file("meminfo", "MemTotal: 4 kB\nMemFree: 1 kB\nMemAvailable: 2 kB\n")})};
+      {file("stat", stat(0, 0, 0)), file("meminfo", "MemTotal: 4 kB\nMemFree: 1 kB\nMemAvailable: 2 kB\n")})};
   NodeCollector collector_{host_.root()};
   Target cpus_;
   TargetId cgroup_{TargetKind::Cgroup, 1};
@@ -42,7 +49,7 @@ class NodeCollectorTest : public ::testing::Test {
 
 TEST_F(NodeCollectorTest, WritesTheNodeIntoEveryTarget) {
   at(1);
-  host_.write("proc/stat", stat(kHz, kHz / 2));
+  host_.write("proc/stat", stat(1, kHz, kHz / 2));
   at(2);
   EXPECT_DOUBLE_EQ(table_[cgroup_][Signal::NodeCpuUsage].value, 1.5);
   EXPECT_EQ(table_[cgroup_][Signal::NodeMemoryAvailable].value, 2048);
@@ -52,23 +59,38 @@ TEST_F(NodeCollectorTest, WritesTheNodeIntoEveryTarget) {
 
 TEST_F(NodeCollectorTest, MeasuresTheCpusOfASet) {
   at(1);
-  host_.write("proc/stat", stat(kHz, kHz / 2));
+  host_.write("proc/stat", stat(1, kHz, kHz / 2));
   EXPECT_DOUBLE_EQ(at(2)[Signal::CpuUsage].value, 0.5);
 }
 
 TEST_F(NodeCollectorTest, NeverShowsMoreThanTheCpusHave) {
   at(1);
-  host_.write("proc/stat", stat(0, kHz + 2));
+  host_.write("proc/stat", stat(1, 0, kHz + 2));
   EXPECT_DOUBLE_EQ(at(2)[Signal::CpuUsage].value, 1);
+}
+
+TEST_F(NodeCollectorTest, ACpuHeldBackByItsHostHasNoHeadroom) {
+  at(1);
+  // A third of the ticks of the second came, all of them busy; then none came.
+  host_.write("proc/stat", cpu_line("cpu", kHz / 3, 0) + cpu_line("cpu1", kHz / 3, 0));
+  EXPECT_DOUBLE_EQ(at(2)[Signal::CpuUsage].value, 1);
+  EXPECT_DOUBLE_EQ(at(3)[Signal::CpuUsage].value, 0);
+}
+
+TEST_F(NodeCollectorTest, GoesByTheClockWhenIdleTimeStepsBack) {
+  host_.write("proc/stat", cpu_line("cpu", 0, 100) + cpu_line("cpu1", 0, 100));
+  at(1);
+  host_.write("proc/stat", cpu_line("cpu", kHz / 2, 99) + cpu_line("cpu1", kHz / 2, 99));
+  EXPECT_DOUBLE_EQ(at(2)[Signal::CpuUsage].value, 0.5);
 }
 
 TEST_F(NodeCollectorTest, MissesAnOfflineCpuAndStartsAnewWhenItIsBack) {
   at(1);
-  host_.write("proc/stat", stat(kHz, -1));
+  host_.write("proc/stat", stat(1, kHz, -1));
   EXPECT_EQ(at(2)[Signal::CpuUsage].validity, Validity::Missing);
-  host_.write("proc/stat", stat(kHz, 10 * kHz));
+  host_.write("proc/stat", stat(10, kHz, 5 * kHz));
   EXPECT_EQ(at(3)[Signal::CpuUsage].validity, Validity::Missing);
-  host_.write("proc/stat", stat(kHz, 10 * kHz + kHz / 4));
+  host_.write("proc/stat", stat(11, kHz, 5 * kHz + kHz / 4));
   EXPECT_DOUBLE_EQ(at(4)[Signal::CpuUsage].value, 0.25);
 }
 
