@@ -11,7 +11,7 @@ from checks import (Failed, check, eventually, output, physical_frequency, pstat
 CPU = 1
 POLICY = flashd.CPUFREQ / f"policy{CPU}"
 WORK = 4000  # rounds per frame
-LIGHTER = 0.35  # the load's fall: so much of the work per frame
+LIGHTER = 0.3  # the load's fall: so much of the work per frame
 
 
 def rate() -> float:
@@ -33,12 +33,12 @@ def khz() -> int:
 
 def _settings(slo: float) -> dict:
     return {
-        "period_s": 0.5, "mode": "control", "episode_steps": 20,
+        "period_s": 1.0, "mode": "control", "episode_steps": 20,
         "rules": {
             "web": None, "scope": None, "direct": None,
             "cpus": {"task": "cpu-frequency", "select": {"cpus": str(CPU)},
                      "application": "encoder", "slo": {"throughput_rps": slo},
-                     "frequency": {"slack_threshold": 0.1}, "guards": {"flap_budget": 60}},
+                     "guards": {"flap_budget": 60}},
         },
     }
 
@@ -53,7 +53,9 @@ def physical_loop():
     world.set_load("direct", 0.01, 10)
     world.set_load("encoder", WORK)
     world.start_unit("encoder", f"{world.WORK} encode {world.LOADS}/encoder",
-                     f"CPUAffinity={CPU}")
+                     f"CPUAffinity={CPU}\nSlice=app.slice")
+    # All else is on the other processor: at 1 GHz, translated, even a tick of flashd would show.
+    output("systemctl", "set-property", "--runtime", "system.slice", "AllowedCPUs=0")
     os.sched_setaffinity(0, {0})
     write(POLICY / "scaling_governor", "userspace")
     try:
@@ -61,6 +63,7 @@ def physical_loop():
             return _loop()
     finally:
         os.sched_setaffinity(0, range(os.cpu_count()))
+        output("systemctl", "set-property", "--runtime", "system.slice", "AllowedCPUs=")
         world.stop()
         output("systemctl", "stop", "encoder")
         world.set_governors()
@@ -96,8 +99,8 @@ def _loop() -> str:
     write(POLICY / "scaling_setspeed", 3000000)
     time.sleep(1)
     fastest, _ = _steady_rate()
-    # The objective needs about 60 % of the highest frequency, and the threshold of slack above that.
-    slo = round(0.6 * fastest, 2)
+    # Between two P-states: 1.8 GHz misses the objective by 6 %, 2.2 GHz keeps it with 14 % of slack.
+    slo = round(0.64 * fastest, 2)
     write(POLICY / "scaling_setspeed", 1000000)
     time.sleep(1)
     slowest, _ = _steady_rate()

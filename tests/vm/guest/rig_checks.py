@@ -76,26 +76,29 @@ def p_states_reach_the_host():
 
 @check("rig.speed-follows-frequency", needs=("rig.p-states-reach-the-host",))
 def speed_follows_frequency():
-    """One busy CPU, all six frequencies, twice: linear through the origin within 12 %."""
+    """One busy CPU, all six frequencies: linear through the origin within 12 %.
+
+    The best of up to five rounds: work of others on the host can only take time away.
+    """
     os.sched_setaffinity(0, {1})
-    speeds: dict[int, list[float]] = {khz: [] for khz in FREQUENCIES_KHZ}
+    best = dict.fromkeys(FREQUENCIES_KHZ, 0.0)
     try:
         with physical_frequency():
-            for khz in FREQUENCIES_KHZ + FREQUENCIES_KHZ[::-1]:
-                set_speed(khz)
-                time.sleep(0.1)
-                speeds[khz].append(rounds_per_second(1.0))
+            for number in range(5):
+                for khz in FREQUENCIES_KHZ[::-1 if number % 2 else 1]:
+                    set_speed(khz)
+                    time.sleep(0.1)
+                    best[khz] = max(best[khz], rounds_per_second(1.0))
+                slope = sum(k * v for k, v in best.items()) / sum(k * k for k in best)
+                off = {khz: abs(v / (slope * khz) - 1) for khz, v in best.items()}
+                if number >= 1 and max(off.values()) <= 0.12:
+                    break
     finally:
         os.sched_setaffinity(0, range(os.cpu_count()))
         set_speed(FREQUENCIES_KHZ[0])
-    # The faster of two: work of others on the host can only take time away.
-    best = {khz: max(seen) for khz, seen in speeds.items()}
-    slope = (sum(khz * speed for khz, speed in best.items()) / sum(khz * khz for khz in best))
     seen = ", ".join(f"{khz / 1e6:.1f} GHz {speed / 1e3:.0f} k/s" for khz, speed in best.items())
-    for khz, speed in best.items():
-        off = abs(speed / (slope * khz) - 1)
-        require(off <= 0.12, f"{khz} kHz is {off:.0%} off the line: {seen}")
-    return seen
+    require(max(off.values()) <= 0.12, f"{max(off.values()):.0%} off the line: {seen}")
+    return f"{max(off.values()):.1%} off the line at most: {seen}"
 
 
 @check("rig.speed-is-free-when-unarmed", needs=("rig.speed-follows-frequency",))
