@@ -1,6 +1,7 @@
 #include "actuators/knob_board.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -39,6 +40,23 @@ bool share_a_part(const std::string& a, const std::string& b) {
   return false;
 }
 
+/// The driver's raw text of a CPU set: one line per policy, which begins with its name.
+std::vector<std::pair<std::string_view, std::string_view>> lines_of(std::string_view raw) {
+  std::vector<std::pair<std::string_view, std::string_view>> lines;
+  while (!raw.empty()) {
+    const auto line = raw.substr(0, raw.find('\n'));
+    lines.emplace_back(line.substr(0, line.find(' ')), line);
+    raw.remove_prefix(std::min(line.size() + 1, raw.size()));
+  }
+  return lines;
+}
+
+std::string_view find_line(std::string_view raw, std::string_view policy) {
+  for (const auto& [name, line] : lines_of(raw))
+    if (name == policy) return line;
+  return {};
+}
+
 std::string seconds_text(Duration d) {
   return std::to_string(std::llround(seconds(d))) + " s";
 }
@@ -53,6 +71,7 @@ struct KnobBoard::Knob {
   std::uint64_t ledger_id = 0;  // 0: nothing of ours is in force
   double ours = kNone;          // read back after our last write
   std::string ours_mode;
+  std::string ours_raw;           // of a CPU set: one line per policy
   double seen = kNone;            // the foreign value that our hands are off for
   std::optional<Duration> until;  // end of the hold (monotonic); none: until told otherwise
   std::string hold_reason;
@@ -73,6 +92,7 @@ struct KnobBoard::Knob {
 struct KnobBoard::Managed {
   Target target;
   Rule rule;
+  std::uint32_t looks = 0;  // ticks in which a knob of the rule was not there
   std::vector<Knob> knobs;
   std::vector<KnobView> views;  // of the same index
 };
@@ -112,7 +132,8 @@ void update(KnobView& view, LeaseState lease, const std::string& blocked, bool r
 
 Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
   auto& slot = managed_[target.id];
-  if (!slot) slot = std::make_unique<Managed>();
+  const bool fresh = !slot;
+  if (fresh) slot = std::make_unique<Managed>();
   slot->target = target;
   slot->rule = rule;
   std::vector<KnobInfo> found;
@@ -120,7 +141,7 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
   for (KnobDriver* driver : drivers_) {
     auto offered = driver->discover(target, rule);
     if (!offered) {
-      if (slot->knobs.empty()) managed_.erase(target.id);
+      if (fresh) managed_.erase(target.id);
       return std::move(offered).error().context(std::string(driver->name()) + " knobs of " + target.name);
     }
     for (auto& info : *offered) {
@@ -130,6 +151,7 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
   }
   std::vector<Knob> knobs;
   std::vector<KnobView> views;
+  std::vector<LedgerEntry> leaving;
   for (std::size_t i = 0; i < found.size(); ++i) {
     KnobInfo& info = found[i];
     Knob knob;
@@ -149,6 +171,9 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
     knob.ref = info.ref;
     knob.lease = rule.lease;
     knob.blocked = info.blocked_by;
+    // The new rule no longer claims what somebody else owns: ours does not stay in force there.
+    if (!knob.blocked.empty())
+      if (const auto* e = ledger_.find(knob.ledger_id)) leaving.push_back(*e);
     if (knob.blocked.empty() && knob.taken) knob.blocked = kTaken;
     knob.min_interval_s = info.min_interval_s;
     view.kind = info.ref.kind;
@@ -178,7 +203,6 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
     views.push_back(std::move(view));
   }
   // Knobs that the rule no longer manages go back to their originals.
-  std::vector<LedgerEntry> leaving;
   for (const Knob& k : slot->knobs)
     if (const auto* e = ledger_.find(k.ledger_id)) leaving.push_back(*e);
   slot->knobs = std::move(knobs);
@@ -194,6 +218,7 @@ void KnobBoard::resume(Knob& knob, const KnobReading& reading) {
   knob.ledger_id = e->id;
   if (reading.raw == e->raw) return drop(knob);
   knob.ours_mode = reading.mode;
+  knob.ours_raw = reading.raw;
   // Not ours: it stays Ours with our value, and the next observe() settles it as a foreign write.
   knob.ours = e->open_intent || same_setting(knob.ref.kind, reading.value, e->confirmed) ? reading.value
                                                                                          : e->confirmed;
@@ -231,6 +256,7 @@ void KnobBoard::drop(Knob& knob) {
 
 void KnobBoard::observe(Now now) {
   refresh_blocked(now);
+  look_for_missing();
   for (auto& [id, managed] : managed_)
     for (std::size_t i = 0; i < managed->knobs.size(); ++i) settle(managed->knobs[i], managed->views[i], now);
 }
@@ -259,6 +285,7 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
     lease = knob.ledger_id ? LeaseState::Ours : LeaseState::Unclaimed;
     knob.ours = reading->value;
     knob.ours_mode = reading->mode;
+    knob.ours_raw = reading->raw;
     view.lease_reason.clear();
     const LedgerValue found{knob.ledger_id, reading->value};
     if (knob.ledger_id) note_ledger(ledger_.confirm(std::span(&found, 1)));
@@ -273,7 +300,7 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
       break;
     case LeaseState::Ours:
       if (!knob.same(*reading)) {
-        foreign(knob, view, *reading, now);
+        if (!only_policies_moved(knob, view, *reading, now)) foreign(knob, view, *reading, now);
       } else {
         knob.reassert_pending = false;
         if (now.mono - knob.ours_since >= knob.last_hold) knob.holds = 0;
@@ -302,6 +329,49 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
       }
       break;
   }
+}
+
+/// CPUs went offline or came online, and the policies that we wrote and still see are as we left them: no
+/// foreign write. One that the ledger has no original of ends our turn: the next write takes all anew.
+bool KnobBoard::only_policies_moved(Knob& knob, KnobView& view, const KnobReading& reading, Now now) {
+  const LedgerEntry* e = ledger_.find(knob.ledger_id);
+  if (!e || knob.ref.kind != KnobKind::CpuFrequency) return false;
+  bool unknown = false, moved = false;
+  for (const auto& [policy, line] : lines_of(reading.raw)) {
+    const auto ours = find_line(knob.ours_raw, policy);
+    if (!ours.empty() && ours != line) return false;
+    moved |= ours.empty();
+    unknown |= find_line(e->raw, policy).empty();
+  }
+  for (const auto& [policy, line] : lines_of(knob.ours_raw)) moved |= find_line(reading.raw, policy).empty();
+  if (!moved) return false;
+  if (unknown) {
+    put_back({*e});
+    return true;
+  }
+  // Whatever a policy came back with is nobody's opinion; until we write again anything may be ours.
+  LedgerIntent intent{knob.ledger_id, &knob.ref, e->original, e->raw, reading.value};
+  note_ledger(ledger_.begin(now, std::span(&intent, 1)));
+  knob.ours = reading.value;
+  knob.ours_mode = reading.mode;
+  knob.ours_raw = reading.raw;
+  view.current = Sample::good(reading.value);
+  return true;
+}
+
+/// Somebody took one policy of a CPU set; those that are still as we wrote them go back.
+void KnobBoard::put_back_untouched(Knob& knob) {
+  const LedgerEntry* e = ledger_.find(knob.ledger_id);
+  if (!e || knob.ref.kind != KnobKind::CpuFrequency) return;
+  const auto reading = knob.driver->read(knob.ref);
+  if (!reading) return;
+  std::string untouched;
+  for (const auto& [policy, line] : lines_of(reading->raw)) {
+    if (find_line(knob.ours_raw, policy) != line) continue;
+    const auto original = find_line(e->raw, policy);
+    if (!original.empty()) untouched.append(untouched.empty() ? "" : "\n").append(original);
+  }
+  if (!untouched.empty()) static_cast<void>(knob.driver->restore(knob.ref, untouched));
 }
 
 void KnobBoard::foreign(Knob& knob, KnobView& view, const KnobReading& reading, Now now) {
@@ -339,10 +409,35 @@ void KnobBoard::foreign(Knob& knob, KnobView& view, const KnobReading& reading, 
 
 void KnobBoard::hands_off(Knob& knob, KnobView& view, LeaseState state, std::optional<Duration> until,
                           std::string why) {
+  put_back_untouched(knob);
+  if (const auto after = knob.driver->read(knob.ref)) {
+    knob.seen = view.original = after->value;
+    view.current = Sample::good(after->value);
+  }
   drop(knob);
   knob.until = until;
   view.lease_reason = std::move(why);
   update(view, state, knob.blocked, true);
+}
+
+/// A cgroup's knobs can come after the cgroup itself: v1 has one directory per hierarchy, made one after the
+/// other, and v2's files come with the parent's cgroup.subtree_control. Soon as a rule, seldom later.
+void KnobBoard::look_for_missing() {
+  for (auto& [id, managed] : managed_) {
+    Managed& m = *managed;
+    if (id.kind != TargetKind::Cgroup) continue;
+    const auto has = [&m](KnobKind kind) {
+      return std::any_of(m.knobs.begin(), m.knobs.end(),
+                         [kind](const Knob& k) { return k.ref.kind == kind; });
+    };
+    if ((!m.rule.cpu.manage || has(KnobKind::CpuLimit)) &&
+        (!m.rule.memory.manage || has(KnobKind::MemoryLimit)))
+      continue;
+    ++m.looks;
+    if (!std::has_single_bit(m.looks) && m.looks % 64 != 0) continue;
+    // A driver that fails now is asked again; what is there stays as it is.
+    static_cast<void>(adopt(Target(m.target), Rule(m.rule)));
+  }
 }
 
 /// Whether another tuning daemon owns CPU frequency changes while we run. Ours is put back when one comes.
@@ -547,6 +642,7 @@ Result<void> KnobBoard::execute(Step& step, KnobOutcome& outcome) {
   outcome.status = WriteStatus::Written;
   knob.ours = after->value;
   knob.ours_mode = std::move(after->mode);
+  knob.ours_raw = std::move(after->raw);
   knob.reassert_pending = false;
   view.current = Sample::good(after->value);
   if (step.first) view.lease_reason.clear();
@@ -593,6 +689,7 @@ void KnobBoard::undo(std::span<Step> steps, std::size_t failed, std::vector<Knob
       }
       knob.ours = s.first ? kNone : after->value;
       knob.ours_mode = after->mode;
+      knob.ours_raw = after->raw;
       if (s.first) {
         update(*s.view, LeaseState::Unclaimed, knob.blocked, true);
       } else {
@@ -604,7 +701,7 @@ void KnobBoard::undo(std::span<Step> steps, std::size_t failed, std::vector<Knob
       out.message += (out.message.empty() ? "" : "; ") + std::string("undoing failed: ") + why.message();
       // It may hold anything of ours, so it stays in the ledger.
       knob.ours = after ? after->value : s.value;
-      if (after) knob.ours_mode = after->mode;
+      if (after) knob.ours_mode = after->mode, knob.ours_raw = after->raw;
       update(*s.view, LeaseState::Ours, knob.blocked, static_cast<bool>(after));
     }
   }
@@ -627,10 +724,19 @@ RestoreReport KnobBoard::put_back(const std::vector<LedgerEntry>& entries) {
   RestoreReport report = restore_knobs(drivers_, entries);
   std::vector<std::uint64_t> done;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (!report.items[i].restored) continue;
-    done.push_back(entries[i].id);
     KnobView* view = nullptr;
-    if (Knob* knob = knob_of(entries[i].id, &view)) {
+    Knob* knob = knob_of(entries[i].id, &view);
+    if (!report.items[i].restored) {
+      // Some of its parts can be back: what is in force now is still our doing, and nobody else's.
+      if (const auto now = knob ? knob->driver->read(knob->ref) : KnobReading{}; knob && now) {
+        knob->ours = now->value;
+        knob->ours_mode = now->mode;
+        knob->ours_raw = now->raw;
+      }
+      continue;
+    }
+    done.push_back(entries[i].id);
+    if (knob) {
       knob->ledger_id = 0;
       knob->ours = kNone;
       knob->reassert_pending = false;

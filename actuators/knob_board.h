@@ -73,11 +73,14 @@ class KnobBoard final : public Actuator {
   void discover(Managed& managed, const Rule& rule);
   void resume(Knob& knob, const KnobReading& reading);
   void settle(Knob& knob, KnobView& view, Now now);
+  bool only_policies_moved(Knob& knob, KnobView& view, const KnobReading& reading, Now now);
+  void put_back_untouched(Knob& knob);
   void foreign(Knob& knob, KnobView& view, const KnobReading& reading, Now now);
   void hands_off(Knob& knob, KnobView& view, LeaseState state, std::optional<Duration> until,
                  std::string why);
   void drop(Knob& knob);
   void refresh_blocked(Now now);
+  void look_for_missing();
   Result<void> announce(Now now, std::span<Step> steps);
   Result<void> execute(Step& step, KnobOutcome& outcome);
   void undo(std::span<Step> steps, std::size_t failed, std::vector<KnobOutcome>& outcomes);

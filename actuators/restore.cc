@@ -9,21 +9,64 @@
 namespace flash {
 namespace {
 
+constexpr const char* kGone = "gone";
+
 KnobDriver* driver_of(std::span<KnobDriver* const> drivers, const std::string& name) {
   for (KnobDriver* d : drivers)
     if (d->name() == name) return d;
   return nullptr;
 }
 
+RestoreReport::Item restore_part(KnobDriver& driver, const LedgerEntry& entry);
+
 }  // namespace
 
 RestoreReport::Item restore_knob(KnobDriver& driver, const LedgerEntry& entry) {
+  const auto parts = parts_of(entry);
+  if (parts.empty()) return restore_part(driver, entry);
+  RestoreReport::Item item{entry.ref, true, {}};
+  const auto whole = driver.read(entry.ref);
+  std::size_t gone = 0;
+  for (LedgerEntry part : parts) {
+    // The confirmed value is the highest of all policies. While somebody is there or above, a lower one is
+    // ours and was capped by its hardware.
+    if (const auto now = driver.read(part.ref);
+        whole && now && now->value < entry.confirmed &&
+        (whole->value > entry.confirmed || same_setting(entry.ref.kind, whole->value, entry.confirmed)))
+      part.open_intent = true;
+    const auto one = restore_part(driver, part);
+    gone += one.message == kGone ? 1 : 0;
+    item.restored &= one.restored && one.message != kGone;
+    item.message += (item.message.empty() ? "" : "; ") + part.ref.locator + " " + one.message;
+  }
+  // Some CPUs are offline: they come back as we left them, so the entry stays. All: the hardware is gone.
+  if (gone == parts.size()) item.restored = true, item.message = kGone;
+  return item;
+}
+
+std::vector<LedgerEntry> parts_of(const LedgerEntry& entry) {
+  std::vector<LedgerEntry> parts;
+  if (entry.ref.kind != KnobKind::CpuFrequency || entry.ref.locator.find(',') == std::string::npos)
+    return parts;
+  for (std::size_t at = 0; at < entry.raw.size();) {
+    const auto end = std::min(entry.raw.find('\n', at), entry.raw.size());
+    LedgerEntry& part = parts.emplace_back(entry);
+    part.raw = entry.raw.substr(at, end - at);
+    part.ref.locator = part.raw.substr(0, part.raw.find(' '));
+    at = end + 1;
+  }
+  return parts;
+}
+
+namespace {
+
+RestoreReport::Item restore_part(KnobDriver& driver, const LedgerEntry& entry) {
   RestoreReport::Item item{entry.ref, false, {}};
   const KnobKind kind = entry.ref.kind;
   const auto now = driver.read(entry.ref);
   if (!now) {
     item.restored = vanished(now.error());
-    item.message = item.restored ? "gone" : now.error().message();
+    item.message = item.restored ? kGone : now.error().message();
     return item;
   }
   if (now->raw == entry.raw) {
@@ -40,13 +83,13 @@ RestoreReport::Item restore_knob(KnobDriver& driver, const LedgerEntry& entry) {
   }
   if (auto done = driver.restore(entry.ref, entry.raw); !done) {
     item.restored = vanished(done.error());
-    item.message = item.restored ? "gone" : done.error().message();
+    item.message = item.restored ? kGone : done.error().message();
     return item;
   }
   const auto after = driver.read(entry.ref);
   if (!after) {
     item.restored = vanished(after.error());
-    item.message = item.restored ? "gone" : "written, but not read back: " + after.error().message();
+    item.message = item.restored ? kGone : "written, but not read back: " + after.error().message();
   } else if (after->raw == entry.raw) {
     item.restored = true;
     item.message = "restored to " + setting_text(kind, entry.original);
@@ -55,6 +98,8 @@ RestoreReport::Item restore_knob(KnobDriver& driver, const LedgerEntry& entry) {
   }
   return item;
 }
+
+}  // namespace
 
 RestoreReport restore_knobs(std::span<KnobDriver* const> drivers, const std::vector<LedgerEntry>& entries) {
   RestoreReport report;

@@ -16,6 +16,10 @@ namespace flash {
 /// last wrote or announced), which is left as it is and said in `message`.
 RestoreReport::Item restore_knob(KnobDriver& driver, const LedgerEntry& entry);
 
+/// The policies of a CPU set's frequency, each as an entry of its own (the driver's raw text has one line per
+/// policy): somebody can have changed one of them, and the others are still ours. Empty for other knobs.
+std::vector<LedgerEntry> parts_of(const LedgerEntry& entry);
+
 /// All of them, again and again while that makes progress: v1 refuses a child's limit above its parent's, so
 /// one may have to wait for another.
 RestoreReport restore_knobs(std::span<KnobDriver* const> drivers, const std::vector<LedgerEntry>& entries);

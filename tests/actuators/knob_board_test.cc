@@ -8,8 +8,11 @@
 #include <csignal>
 #include <filesystem>
 
+#include "actuators/cpufreq_driver.h"
+#include "actuators/restore.h"
 #include "tests/actuators/scripted_driver.h"
 #include "tests/actuators/temporary_folder.h"
+#include "tests/support/fake_host.h"
 
 namespace flash {
 namespace {
@@ -464,6 +467,31 @@ TEST_F(Board, ABlockedKnobIsReadAndNotWritten) {
   EXPECT_EQ(out.message, "tuned owns CPU frequency");
 }
 
+TEST_F(Board, FindsAKnobThatComesAfterItsCgroup) {
+  const auto memory = ScriptedDriver::key(kMemory, "/a");
+  driver.not_there_yet.insert(memory);
+  adopt("/a");
+  board().observe(at(0));
+  ASSERT_EQ(set(0, "/a", 2).status, WriteStatus::Written);
+  EXPECT_EQ(board().knobs(cgroup("/a").id).size(), 1u);
+  driver.not_there_yet.clear();
+  board().observe(at(1));
+  EXPECT_EQ(set(1, "/a", 1e9, kMemory).status, WriteStatus::Written);
+  EXPECT_EQ(view("/a").lease, LeaseState::Ours) << "the one that was there stays as it is";
+}
+
+TEST_F(Board, AKnobThatANewRuleDoesNotClaimIsPutBack) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  driver.blocked_by = "the kubelet owns it";
+  adopt("/a");
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+  EXPECT_THAT(ledger_->entries(), IsEmpty());
+  board().observe(at(1));
+  EXPECT_FALSE(view("/a").writable);
+}
+
 TEST_F(Board, AdoptingAgainKeepsLeases) {
   adopt("/a");
   board().observe(at(0));
@@ -536,6 +564,109 @@ TEST_F(Board, ACpuThatComesBackOnlineIsNoForeignWrite) {
   EXPECT_EQ(set(2, "/a", 2).status, WriteStatus::Written);
   board().restore_all();
   EXPECT_EQ(kernel("/a"), kUnlimited);
+}
+
+// --- one CPU set of several cpufreq policies
+class CpuSetBoard : public ::testing::Test {
+ protected:
+  static constexpr const char* kTop = "sys/devices/system/cpu/cpufreq";
+  static FakeEntry policy(int n) {
+    const std::string cpu = std::to_string(n) + "\n";
+    return dir("policy" + std::to_string(n),
+               {file("related_cpus", cpu), file("affected_cpus", cpu), file("cpuinfo_min_freq", "1000000\n"),
+                file("cpuinfo_max_freq", "3000000\n"), file("scaling_min_freq", "1000000\n"),
+                file("scaling_max_freq", "3000000\n"), file("scaling_available_governors", "schedutil\n"),
+                file("scaling_driver", "intel_cpufreq\n"), file("scaling_governor", "schedutil\n")});
+  }
+  CpuSetBoard() : ledger(*Ledger::open(folder.path(), "boot")) {
+    target.id = {TargetKind::CpuSet, 1};
+    target.name = "cpus 0-1";
+    target.cpus = {0, 1};
+  }
+  std::string limit(int n, const char* which = "max") { return host.read(name(n, which)); }
+  static std::string name(int n, const char* which) {
+    return std::string(kTop) + "/policy" + std::to_string(n) + "/scaling_" + which + "_freq";
+  }
+  void offline(int n) {
+    kept = {limit(n), limit(n, "min")};
+    host.remove(std::string(kTop) + "/policy" + std::to_string(n));
+  }
+  /// As the kernel does: a policy comes back with the limits it had.
+  void online(int n) {
+    host.add(kTop, {policy(n)});
+    host.write(name(n, "max"), kept.first);
+    host.write(name(n, "min"), kept.second);
+  }
+  WriteStatus set(double s, double khz) {
+    const KnobChange change{target.id, KnobKind::CpuFrequency, khz};
+    return board.apply(at(s), std::span(&change, 1))[0].status;
+  }
+  LeaseState lease() { return board.knobs(target.id)[0].lease; }
+
+  FakeHost host{dir(kTop, {policy(0), policy(1)})};
+  std::pair<std::string, std::string> kept;
+  TemporaryFolder folder;
+  CpufreqDriver driver{host.root(), {}};
+  Ledger ledger;
+  KnobBoard board{{&driver}, ledger};
+  Target target;
+  Rule rule;
+};
+
+TEST_F(CpuSetBoard, SomebodyWhoTakesOnePolicyGetsTheOthersAtTheirOriginals) {
+  ASSERT_TRUE(board.adopt(target, rule));
+  board.observe(at(0));
+  ASSERT_EQ(set(0, 2e6), WriteStatus::Written);
+  ASSERT_EQ(limit(0) + limit(1), "20000002000000");
+  host.write(name(1, "max"), "2500000\n");
+  board.observe(at(1));
+  EXPECT_EQ(lease(), LeaseState::Yielded);
+  EXPECT_EQ(limit(0), "3000000") << "nothing of ours is in force";
+  EXPECT_EQ(limit(0, "min"), "1000000");
+  EXPECT_EQ(limit(1), "2500000\n") << "theirs stays";
+  board.observe(at(2));
+  EXPECT_EQ(lease(), LeaseState::Yielded);
+}
+
+TEST_F(CpuSetBoard, ACpuThatGoesOfflineAndComesBackIsNoForeignWriteAndIsRestored) {
+  ASSERT_TRUE(board.adopt(target, rule));
+  board.observe(at(0));
+  ASSERT_EQ(set(0, 2e6), WriteStatus::Written);
+  offline(1);
+  board.observe(at(1));
+  EXPECT_EQ(lease(), LeaseState::Ours);
+  EXPECT_EQ(set(1, 2.2e6), WriteStatus::Written);
+  EXPECT_FALSE(board.restore_all().complete()) << "the offline one still has our values";
+  online(1);
+  board.observe(at(2));
+  EXPECT_TRUE(board.restore_all().complete());
+  EXPECT_EQ(limit(0) + limit(0, "min"), "30000001000000");
+  EXPECT_EQ(limit(1) + limit(1, "min"), "30000001000000");
+}
+
+TEST_F(CpuSetBoard, ACpuThatWasOfflineAtOurFirstWriteIsRestoredToo) {
+  ASSERT_TRUE(board.adopt(target, rule));
+  offline(1);
+  board.observe(at(0));
+  ASSERT_EQ(set(0, 2e6), WriteStatus::Written);
+  online(1);
+  board.observe(at(1));
+  board.observe(at(2));
+  ASSERT_EQ(set(2, 2.2e6), WriteStatus::Written);
+  EXPECT_EQ(limit(1), "2200000");
+  EXPECT_TRUE(board.restore_all().complete());
+  EXPECT_EQ(limit(1).substr(0, 7), "3000000");
+  EXPECT_EQ(limit(0).substr(0, 7), "3000000");
+}
+
+TEST_F(CpuSetBoard, TheRestorerLeavesOnePolicysForeignValueAndPutsTheOthersBack) {
+  ASSERT_TRUE(board.adopt(target, rule));
+  board.observe(at(0));
+  ASSERT_EQ(set(0, 2e6), WriteStatus::Written);
+  host.write(name(1, "max"), "2500000\n");
+  EXPECT_TRUE(restore_knob(driver, ledger.entries().begin()->second).restored);
+  EXPECT_EQ(limit(0), "3000000");
+  EXPECT_EQ(limit(1), "2500000\n");
 }
 
 TEST_F(Board, KeepsADriversPace) {

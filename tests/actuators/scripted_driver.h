@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ class ScriptedDriver final : public KnobDriver {
     for (KnobKind kind : kinds_) {
       KnobInfo info;
       const std::string locator = target.cgroup.empty() ? target.name : target.cgroup;
+      if (not_there_yet.count(key(kind, locator))) continue;
       info.ref = {kind, target.id, "scripted", locator};
       info.lower = 0.01;
       info.blocked_by = blocked_by;
@@ -61,6 +63,7 @@ class ScriptedDriver final : public KnobDriver {
 
   std::map<std::string, double> values;
   std::map<std::string, int> fails, restore_fails;
+  std::set<std::string> not_there_yet;
   std::vector<std::string> log;
   std::function<double(double)> rounds;
   std::function<void(const std::string&)> on_write;
