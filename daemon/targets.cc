@@ -68,6 +68,12 @@ void Targets::settle(Now now, Target target, std::shared_ptr<const Rule> rule) {
   const TargetId id = target.id;
   const std::string where = id.kind == TargetKind::Cgroup ? target.cgroup : target.name;
   const auto managed = managed_.find(id);
+  struct {
+    std::optional<Mode> mode;
+    bool held = false;
+    std::optional<WallTime> until;
+    std::string reason;
+  } operators;
   if (!rule) {
     if (managed != managed_.end()) leave(now, id, false);
     return;
@@ -82,12 +88,21 @@ void Targets::settle(Now now, Target target, std::shared_ptr<const Rule> rule) {
         refused_[where] = changed.error().message();
       return;
     }
+    if (view) operators = {view->own_mode, view->held, view->held_until, view->hold_reason};
     leave(now, id, false);
   }
-  if (auto added = loop_.add_target(now, std::move(target), rule); added)
-    managed_[id] = where;
-  else
+  if (auto added = loop_.add_target(now, std::move(target), rule); !added) {
     refused_[where] = added.error().message();
+    return;
+  }
+  managed_[id] = where;
+  // An operator's word outlives the name of a rule.
+  if (operators.mode) static_cast<void>(loop_.set_mode(now, id, operators.mode));
+  if (operators.held) {
+    std::optional<Duration> left;
+    if (operators.until) left = std::max(Duration::zero(), Duration(*operators.until - now.wall));
+    static_cast<void>(loop_.hold(now, id, left, operators.reason));
+  }
 }
 
 void Targets::leave(Now now, TargetId id, bool gone) {

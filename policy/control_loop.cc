@@ -625,6 +625,11 @@ Result<void> ControlLoop::add_target(Now now, Target target, std::shared_ptr<con
   impl_->by_id[id] = agent.get();
   impl_->agents.push_back(std::move(agent));
   Agent& a = *impl_->agents.back();
+  // Kept in force by an earlier daemon whose rule controlled, while this one's does not.
+  const auto knobs = impl_->actuator.knobs(id);
+  if (impl_->mode_of(a) != Mode::Control &&
+      std::any_of(knobs.begin(), knobs.end(), [](const KnobView& k) { return k.lease == LeaseState::Ours; }))
+    static_cast<void>(impl_->leave_control(a));  // what cannot be restored stays in the ledger
   a.change.added = true;
   impl_->fire(a);
   return {};
@@ -660,8 +665,11 @@ Result<void> ControlLoop::change_rule(Now, TargetId id, std::shared_ptr<const Ru
   const std::size_t window = impl_->window_of(*a->rule);
   a->rewards.resize(window);
   a->proof.resize(window);
-  if (!impl_->disabled) FLASH_CHECK(impl_->actuator.adopt(a->target, *a->rule));
-  return impl_->mode_changed(*a, before);
+  Result<void> adopted;
+  if (!impl_->disabled) adopted = impl_->actuator.adopt(a->target, *a->rule);
+  // Also when adopting failed: a rule that no longer controls must not leave our values in force.
+  auto done = impl_->mode_changed(*a, before);
+  return adopted ? std::move(done) : std::move(adopted);
 }
 
 void ControlLoop::change_options(const LoopOptions& options) {
@@ -782,6 +790,7 @@ std::optional<AgentView> ControlLoop::view(TargetId id) const {
   v.rewards.last = a->history_of_rewards.last();
   v.episode = a->episode;
   v.step = a->step;
+  v.own_mode = a->own_mode;
   v.held = a->held;
   v.held_until = a->held_until;
   v.hold_reason = a->hold_reason;

@@ -38,7 +38,8 @@ struct LoopOptions {
 struct AgentView {
   const Target* target = nullptr;
   const Rule* rule = nullptr;
-  Mode mode = Mode::Recommend;  // in effect: agent's own, else the rule's, else the loop's
+  Mode mode = Mode::Recommend;   // in effect: agent's own, else the rule's, else the loop's
+  std::optional<Mode> own_mode;  // set by an operator for this agent
   Stage stage = Stage::Initialized;
   WallTime stage_since{};
   Controller controller = Controller::None;

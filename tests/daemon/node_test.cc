@@ -217,6 +217,46 @@ TEST_F(NodeTest, WhatWasKeptForATargetWithoutARuleIsPutBack) {
   EXPECT_TRUE(node->ledger().entries().empty());
 }
 
+TEST_F(NodeTest, WhatWasKeptIsPutBackWhereTheRuleNoLongerControls) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config()));
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  ASSERT_TRUE(node->ledger().set_keep(true, "upgrade"));
+  node.reset();
+  ASSERT_NE(get(host, "web/cpu.max").substr(0, 3), "max");
+
+  ASSERT_NO_FATAL_FAILURE(open(host, config(Mode::Recommend)));
+  EXPECT_EQ(node->loop().agents().size(), 1u);
+  EXPECT_EQ(get(host, "web/cpu.max").substr(0, 3), "max");
+  EXPECT_EQ(get(host, "web/memory.high").substr(0, 3), "max");
+  EXPECT_TRUE(node->ledger().entries().empty());
+}
+
+TEST_F(NodeTest, AnOperatorsHoldAndModeOutliveANewNameOfTheRule) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  ASSERT_NO_FATAL_FAILURE(open(host, config()));
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  const TargetId id = node->loop().agents().at(0);
+  ASSERT_TRUE(node->loop().hold(now, id, std::chrono::seconds(60), "being looked at"));
+  ASSERT_TRUE(node->loop().set_mode(now, id, Mode::Observe));
+
+  DaemonConfig renamed = config();
+  Rule rule = *renamed.rules[0];
+  rule.name = "web servers";
+  renamed.rules = {std::make_shared<const Rule>(rule)};
+  node->reconfigure(now, renamed);
+  const auto view = node->loop().view(id);
+  ASSERT_TRUE(view);
+  EXPECT_EQ(view->rule->name, "web servers");
+  EXPECT_EQ(view->mode, Mode::Observe);
+  EXPECT_TRUE(view->held);
+  EXPECT_EQ(view->hold_reason, "being looked at");
+  EXPECT_EQ(view->held_until, now.wall + std::chrono::seconds(60));
+  const std::string held = get(host, "web/cpu.max");
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  EXPECT_EQ(get(host, "web/cpu.max"), held);
+}
+
 TEST(CpuSetId, IsTheListAndNotItsSpelling) {
   EXPECT_EQ(cpu_set_id({0, 1, 2}), cpu_set_id({0, 1, 2}));
   EXPECT_NE(cpu_set_id({0, 1, 2}), cpu_set_id({0, 1}));
