@@ -99,7 +99,7 @@ Result<std::vector<KnobInfo>> CgroupDriver::discover(const Target& target, const
     if (kind == KnobKind::CpuLimit) {
       auto opened = open(info.ref);
       if (!opened) continue;
-      const auto reading = read(info.ref);
+      auto reading = read(info.ref);
       if (!reading) return std::move(reading).error();
       const auto period = parse_u64(two_words(reading->raw).second);
       info.lower = kMinQuotaUs / (period && *period > 0 ? static_cast<double>(*period) : 100000.0);

@@ -181,8 +181,11 @@ void App::offer_service() {
          {"FLASHD_VERDICT", record.verdict}});
   };
   auto service = DbusService::open(bus_, node_->loop(), std::move(callbacks));
-  Result<void> name = service ? (*service)->acquire_name() : Result<void>(std::move(service).error());
-  if (!name) {
+  if (!service) {
+    bus_trouble_ = "no D-Bus service: " + service.error().message();
+    return;
+  }
+  if (auto name = (*service)->acquire_name(); !name) {
     // The connection stays: units are still changed over it.
     bus_trouble_ = "no D-Bus service: " + name.error().message();
     return;

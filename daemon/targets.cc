@@ -41,8 +41,8 @@ void Targets::set_rules(Now now, const Rules& rules) {
 
 void Targets::match_cgroup(Now now, const std::string& path, std::uint64_t inode) {
   Target target = identifier_.describe(path, inode);
-  auto rule = best_rule(rules_, target);
-  settle(now, std::move(target), std::move(rule));
+  const auto rule = best_rule(rules_, target);
+  settle(now, std::move(target), rule);
 }
 
 void Targets::match_cpus(Now now) {
@@ -64,7 +64,7 @@ void Targets::match_cpus(Now now) {
   for (TargetId id : left) leave(now, id, false);
 }
 
-void Targets::settle(Now now, Target target, std::shared_ptr<const Rule> rule) {
+void Targets::settle(Now now, Target target, const std::shared_ptr<const Rule>& rule) {
   const TargetId id = target.id;
   const std::string where = id.kind == TargetKind::Cgroup ? target.cgroup : target.name;
   const auto managed = managed_.find(id);

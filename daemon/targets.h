@@ -33,7 +33,7 @@ class Targets {
  private:
   void match_cgroup(Now now, const std::string& path, std::uint64_t inode);
   void match_cpus(Now now);
-  void settle(Now now, Target target, std::shared_ptr<const Rule> rule);
+  void settle(Now now, Target target, const std::shared_ptr<const Rule>& rule);
   void leave(Now now, TargetId id, bool gone);
 
   ControlLoop& loop_;

@@ -138,7 +138,7 @@ struct ControlLoop::Impl {
   std::vector<Alternative> fallback_alternatives;
 
   Impl(LoopOptions o, std::vector<Collector*> c, Actuator& a, LoopEvents e)
-      : options(std::move(o)), collectors(std::move(c)), actuator(a), events(std::move(e)) {}
+      : options(o), collectors(std::move(c)), actuator(a), events(std::move(e)) {}
 
   Agent* find(TargetId id) const {
     const auto it = by_id.find(id);
@@ -610,7 +610,7 @@ TickReport ControlLoop::Impl::tick(Now now) {
 
 ControlLoop::ControlLoop(LoopOptions options, std::vector<Collector*> collectors, Actuator& actuator,
                          LoopEvents events)
-    : impl_(std::make_unique<Impl>(std::move(options), std::move(collectors), actuator, std::move(events))) {}
+    : impl_(std::make_unique<Impl>(options, std::move(collectors), actuator, std::move(events))) {}
 ControlLoop::~ControlLoop() = default;
 
 Result<void> ControlLoop::add_target(Now now, Target target, std::shared_ptr<const Rule> rule) {
