@@ -299,7 +299,16 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
       update(view, LeaseState::Unclaimed, knob.blocked, true);
       break;
     case LeaseState::Ours:
-      if (!knob.same(*reading)) {
+      if (const auto* e = ledger_.find(knob.ledger_id);
+          e && e->open_intent && !knob.same(*reading) &&
+          same_setting(knob.ref.kind, reading->value, e->intended)) {
+        // A write that was not answered in time took effect after all.
+        knob.ours = reading->value;
+        knob.ours_mode = reading->mode;
+        knob.ours_raw = reading->raw;
+        const LedgerValue found{knob.ledger_id, reading->value};
+        note_ledger(ledger_.confirm(std::span(&found, 1)));
+      } else if (!knob.same(*reading)) {
         if (!only_policies_moved(knob, view, *reading, now)) foreign(knob, view, *reading, now);
       } else {
         knob.reassert_pending = false;
@@ -445,7 +454,10 @@ void KnobBoard::refresh_blocked(Now now) {
   if (now.mono < next_rediscover_) return;
   next_rediscover_ = now.mono + from_seconds(options_.rediscover_s);
   for (auto& [id, managed] : managed_) {
-    if (id.kind != TargetKind::CpuSet) continue;
+    const bool blocked = std::any_of(managed->knobs.begin(), managed->knobs.end(),
+                                     [](const Knob& k) { return !k.blocked.empty() && k.blocked != kTaken; });
+    // Others than CPU sets: only the end of it (the system bus has come).
+    if (id.kind != TargetKind::CpuSet && !blocked) continue;
     for (std::size_t i = 0; i < managed->knobs.size(); ++i) {
       Knob& knob = managed->knobs[i];
       const auto offered = knob.driver->discover(managed->target, managed->rule);
@@ -457,6 +469,11 @@ void KnobBoard::refresh_blocked(Now now) {
         if (blocks && knob.ledger_id)
           if (const auto* e = ledger_.find(knob.ledger_id)) put_back({*e});
         if (knob.blocked.empty() && knob.taken) knob.blocked = kTaken;
+        // An earlier daemon's value that could not be put back while the way was blocked.
+        KnobView* owner = nullptr;
+        if (const auto* e = knob.blocked.empty() && !knob.ledger_id ? ledger_.find(knob.ref) : nullptr;
+            e && !knob_of(e->id, &owner))
+          put_back({*e});
       }
     }
   }
@@ -598,7 +615,7 @@ std::vector<KnobOutcome> KnobBoard::apply(Now now, std::span<const KnobChange> c
     if (auto done = execute(step, outcomes[step.outcome]); !done) {
       outcomes[step.outcome].status = WriteStatus::Failed;
       outcomes[step.outcome].message = done.error().message();
-      undo(steps, i, outcomes);
+      undo(steps, i, done.error().is(std::errc::timed_out), outcomes);
     } else if (step.first) {
       step.knob->ours_since = now.mono;
     }
@@ -653,8 +670,9 @@ Result<void> KnobBoard::execute(Step& step, KnobOutcome& outcome) {
 }
 
 /// Undoes what this call did to the failed step's target and to targets below it, and cancels what it has not
-/// done yet to them.
-void KnobBoard::undo(std::span<Step> steps, std::size_t failed, std::vector<KnobOutcome>& outcomes) {
+/// done yet to them. `pending`: the failed write was not answered and may still be carried out.
+void KnobBoard::undo(std::span<Step> steps, std::size_t failed, bool pending,
+                     std::vector<KnobOutcome>& outcomes) {
   const Target& target = steps[failed].managed->target;
   const std::string because = " because " + std::string(traits(steps[failed].knob->ref.kind).name) + " of " +
                               target.name + " could not be written";
@@ -682,7 +700,7 @@ void KnobBoard::undo(std::span<Step> steps, std::size_t failed, std::vector<Knob
       s.view->lease_reason = "gone";
       s.view->current = Sample::missing();
       update(*s.view, LeaseState::Gone, knob.blocked, false);
-    } else if (after && after->raw == s.before.raw) {
+    } else if (after && after->raw == s.before.raw && !(pending && i == failed)) {
       if (i != failed) {
         out.status = WriteStatus::Undone;
         out.message = "undone" + because;
@@ -698,7 +716,8 @@ void KnobBoard::undo(std::span<Step> steps, std::size_t failed, std::vector<Knob
     } else {
       const Error& why = !done ? done.error() : Error(std::errc::io_error, "it reads back as something else");
       out.status = WriteStatus::Failed;
-      out.message += (out.message.empty() ? "" : "; ") + std::string("undoing failed: ") + why.message();
+      out.message += out.message.empty() ? "" : "; ";
+      out.message += pending && i == failed ? "it may still take effect" : "undoing failed: " + why.message();
       // It may hold anything of ours, so it stays in the ledger.
       knob.ours = after ? after->value : s.value;
       if (after) knob.ours_mode = after->mode, knob.ours_raw = after->raw;

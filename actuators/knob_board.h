@@ -83,7 +83,7 @@ class KnobBoard final : public Actuator {
   void look_for_missing();
   Result<void> announce(Now now, std::span<Step> steps);
   Result<void> execute(Step& step, KnobOutcome& outcome);
-  void undo(std::span<Step> steps, std::size_t failed, std::vector<KnobOutcome>& outcomes);
+  void undo(std::span<Step> steps, std::size_t failed, bool pending, std::vector<KnobOutcome>& outcomes);
   void note_ledger(const Result<void>& done);
   RestoreReport put_back(const std::vector<LedgerEntry>& entries);
   bool taken_by_other(const KnobRef& ref) const;

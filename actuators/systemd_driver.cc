@@ -18,7 +18,6 @@
 namespace flash {
 namespace {
 
-constexpr std::uint64_t kCallTimeoutUs = 2'000'000;
 constexpr long kPollNs = 2'000'000;
 constexpr int kPolls = 125;             // a quarter of a second
 constexpr double kMinInterval_s = 0.9;  // one set per second and knob, with room for a tick that comes early
@@ -48,8 +47,9 @@ Result<void> make_empty(const std::string& path) {
 
 }  // namespace
 
-SystemdDriver::SystemdDriver(const HostRoot& root, CgroupLayout layout, sd_bus* bus)
-    : root_(root), layout_(layout), files_(root, std::move(layout)), bus_(bus) {}
+SystemdDriver::SystemdDriver(const HostRoot& root, CgroupLayout layout, sd_bus* bus,
+                             SystemdDriverOptions options)
+    : root_(root), layout_(layout), files_(root, std::move(layout)), bus_(bus), options_(options) {}
 
 bool SystemdDriver::v1(KnobKind kind) const {
   return layout_.version(controller_of(kind)) == CgroupVersion::V1;
@@ -121,6 +121,8 @@ Result<KnobReading> SystemdDriver::read(const KnobRef& ref) {
 
 Result<void> SystemdDriver::set(const KnobRef& ref, double value) {
   if (!bus_) return Error(std::errc::not_connected, "there is no system bus to ask systemd");
+  if (std::chrono::steady_clock::now() < silent_until_)
+    return Error(std::errc::timed_out, "systemd did not answer a moment ago; it is asked again soon");
   const std::string unit = unit_of(ref.locator);
   const bool cpu = ref.kind == KnobKind::CpuLimit;
   const char* property = cpu ? "CPUQuotaPerSecUSec" : setting(ref.kind);
@@ -133,7 +135,13 @@ Result<void> SystemdDriver::set(const KnobRef& ref, double value) {
   int r = sd_bus_message_new_method_call(bus_, &call, "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
                                          "org.freedesktop.systemd1.Manager", "SetUnitProperties");
   if (r >= 0) r = sd_bus_message_append(call, "sba(sv)", unit.c_str(), 1, 1, property, "t", number);
-  if (r >= 0) r = sd_bus_call(bus_, call, kCallTimeoutUs, &error, nullptr);
+  if (r >= 0)
+    r = sd_bus_call(
+        bus_, call,
+        static_cast<std::uint64_t>(
+            std::chrono::duration_cast<std::chrono::microseconds>(options_.answer_within).count()),
+        &error, nullptr);
+  if (r == -ETIMEDOUT) silent_until_ = std::chrono::steady_clock::now() + options_.pause;
   const std::string said = error.message ? std::string(": ") + error.message : std::string();
   sd_bus_error_free(&error);
   sd_bus_message_unref(call);

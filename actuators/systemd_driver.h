@@ -24,19 +24,27 @@
 
 #include <systemd/sd-bus.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "actuators/cgroup_driver.h"
 #include "core/ports.h"
+#include "core/time.h"
 
 namespace flash {
+
+struct SystemdDriverOptions {
+  Duration answer_within = std::chrono::seconds(2);
+  /// After a call that was not answered none is made for so long: the tick must not wait again for each unit.
+  Duration pause = std::chrono::seconds(30);
+};
 
 class SystemdDriver final : public KnobDriver {
  public:
   /// Without a bus (null) knobs are read, and blocked.
-  SystemdDriver(const HostRoot& root, CgroupLayout layout, sd_bus* bus);
+  SystemdDriver(const HostRoot& root, CgroupLayout layout, sd_bus* bus, SystemdDriverOptions options = {});
   /// The bus came back, or went.
   void set_bus(sd_bus* bus) { bus_ = bus; }
 
@@ -57,6 +65,8 @@ class SystemdDriver final : public KnobDriver {
   CgroupLayout layout_;
   CgroupDriver files_;
   sd_bus* bus_;
+  SystemdDriverOptions options_;
+  std::chrono::steady_clock::time_point silent_until_{};
   std::unordered_map<std::string, KnobRef> cpu_, memory_;  // CgroupDriver's name of the knob, by path
 };
 

@@ -5,6 +5,7 @@
 
 #include <systemd/sd-bus.h>
 
+#include <chrono>
 #include <string>
 
 namespace flash {
@@ -17,11 +18,13 @@ class TuningDaemons {
   void set_bus(sd_bus* bus) { bus_ = bus; }
 
   /// "power-profiles-daemon (net.hadess.PowerProfiles) controls CPU frequency", or empty. Asks the bus daemon
-  /// (a few local round trips); a bus that does not answer within a quarter of a second counts as nobody.
+  /// (a few local round trips); a bus that does not answer within a quarter of a second counts as nobody
+  /// for half a minute.
   std::string in_charge() const;
 
  private:
   sd_bus* bus_;
+  mutable std::chrono::steady_clock::time_point silent_until_{};
 };
 
 }  // namespace flash

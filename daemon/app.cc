@@ -30,6 +30,10 @@ std::string restore_item_text(const RestoreReport::Item& item);
 namespace {
 
 constexpr Duration kBusRetry = std::chrono::seconds(5);
+/// The longest that starting waits for the bus. A tick does not wait for it at all, except in a call that
+/// changes a unit (actuators/systemd_driver.cc).
+constexpr Duration kBusWait = std::chrono::seconds(2);
+constexpr std::uint64_t kBusCallUs = 1'000'000;
 
 Duration clock_now(clockid_t id) {
   timespec ts = {};
@@ -137,10 +141,24 @@ sd_bus* open_bus(const std::string& address, std::string& trouble) {
     if (r >= 0) r = sd_bus_set_bus_client(bus, 1);
     if (r >= 0) r = sd_bus_start(bus);
   }
+  if (r >= 0) r = sd_bus_set_method_call_timeout(bus, kBusCallUs);
   if (r >= 0) return bus;
-  sd_bus_unref(bus);
+  sd_bus_close_unref(bus);
   trouble = std::string("no D-Bus: ") + std::strerror(-r);
   return nullptr;
+}
+
+/// Authentication and Hello: without them every call would wait for them, up to 25 s where the bus hangs.
+bool wait_ready(sd_bus* bus, Duration longest) {
+  const Duration end = read_clocks().mono + longest;
+  while (sd_bus_is_ready(bus) <= 0) {
+    const int r = sd_bus_process(bus, nullptr);
+    if (r < 0) return false;
+    if (r > 0) continue;
+    const Duration now = read_clocks().mono;
+    if (now >= end || sd_bus_wait(bus, to_usec(end - now)) < 0) return false;
+  }
+  return true;
 }
 
 // The connection itself; units that systemd owns are changed over it too.
@@ -154,9 +172,15 @@ void App::connect_bus() {
   }
 }
 
-// The service on it.
+// The service on it, once the connection stands.
 void App::offer_service() {
+  bus_retry_at_ = read_clocks().mono + kBusRetry;
   if (!bus_) return;
+  if (sd_bus_is_ready(bus_) <= 0) {
+    bus_trouble_ = "the D-Bus daemon does not answer";
+    bus_retry_at_ = {};  // the next tick looks again; that costs nothing
+    return;
+  }
   node_->set_bus(bus_);
   DbusCallbacks callbacks;
   callbacks.version = kVersion;
@@ -198,7 +222,7 @@ void App::disconnect_bus() {
   if (node_) node_->set_bus(nullptr);
   service_.reset();
   if (!bus_) return;
-  sd_bus_flush(bus_);
+  // Not flushed: that waits for ever where the bus hangs, and what was sent has left already.
   sd_bus_detach_event(bus_);
   sd_bus_close_unref(bus_);
   bus_ = nullptr;
@@ -213,11 +237,12 @@ Result<void> App::start() {
 
   if (int r = sd_event_default(&event_); r < 0) return Error::from_errno(-r, "event loop");
   connect_bus();
+  const bool ready = bus_ && wait_ready(bus_, kBusWait);
   LoopEvents events;
   events.changed = [this](TargetId id, AgentChange change) { on_changed(id, change); };
   events.decided = [this](const Target& t, const Decision& d) { on_decided(t, d); };
   state_directory_ = line_.state_directory.empty() ? config_.state_directory : line_.state_directory;
-  NodeOptions options{HostRoot(line_.root), state_directory_, bus_, line_.dry_run};
+  NodeOptions options{HostRoot(line_.root), state_directory_, ready ? bus_ : nullptr, line_.dry_run};
   FLASH_TRY(node_, Node::open(std::move(options), config_, std::move(events)));
   take_over();
   LedgerRestore orphans;
@@ -320,8 +345,8 @@ void App::on_tick() {
     bus_trouble_ = "the D-Bus connection was lost";
     disconnect_bus();
   }
-  if (!bus_ && line_.bus != "none" && now.mono >= bus_retry_at_) {
-    connect_bus();
+  if (!service_ && line_.bus != "none" && now.mono >= bus_retry_at_) {
+    if (!bus_) connect_bus();
     offer_service();
   }
   say_degraded();
@@ -511,13 +536,15 @@ int run_once(const CommandLine& line, const DaemonConfig& config) {
   if (line.json) {
     nlohmann::json reasons = nlohmann::json::array();
     for (const Degraded& d : degraded) reasons.push_back({{"part", d.part}, {"reason", d.reason}});
-    std::puts(nlohmann::json({{"agents", agents}, {"degraded", reasons}}).dump(2).c_str());
+    std::puts(nlohmann::json({{"agents", agents}, {"degraded", reasons}})
+                  .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+                  .c_str());
   } else {
     if ((*node)->loop().agents().empty()) std::puts("no target is selected by a rule of the configuration");
     for (const Degraded& d : degraded) std::printf("degraded: %s: %s\n", d.part.c_str(), d.reason.c_str());
   }
   node->reset();
-  sd_bus_flush_close_unref(bus);
+  sd_bus_close_unref(bus);
   return 0;
 }
 
@@ -549,7 +576,7 @@ int run_restore(const CommandLine& line, const DaemonConfig& config) {
     Drivers drivers(root, layout ? *layout : CgroupLayout(), bus);
     restored = restore_from_ledger(*ledger, drivers.all(), request);
   }
-  sd_bus_flush_close_unref(bus);
+  sd_bus_close_unref(bus);
 
   const bool good = restored.kept || restored.report.complete();
   if (line.json) {
@@ -565,7 +592,7 @@ int run_restore(const CommandLine& line, const DaemonConfig& config) {
                               {"previous_boot", restored.previous_boot},
                               {"problems", restored.problems},
                               {"items", items}})
-                  .dump(2)
+                  .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
                   .c_str());
   } else {
     log_restore(restored);

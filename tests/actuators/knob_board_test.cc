@@ -678,6 +678,31 @@ TEST_F(Board, KeepsADriversPace) {
   EXPECT_EQ(set(1, "/a", 3).status, WriteStatus::Written);
 }
 
+TEST_F(Board, AWriteThatWasNotAnsweredAndTakesEffectLaterIsOurs) {
+  adopt("/a");
+  board().observe(at(0));
+  driver.fails[ScriptedDriver::key(kCpu, "/a")] = ETIMEDOUT;
+  const auto out = set(0, "/a", 2);
+  EXPECT_EQ(out.status, WriteStatus::Failed);
+  EXPECT_THAT(out.message, HasSubstr("may still take effect"));
+  board().observe(at(1));
+  set(1, "/a", 2);
+  kernel("/a") = 2;
+  board().observe(at(2));
+  EXPECT_EQ(view("/a").lease, LeaseState::Ours);
+  EXPECT_TRUE(board().restore_all().complete());
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+}
+
+TEST_F(Board, AKnobThatWasBlockedForWantOfABusIsFreeWhenItComes) {
+  driver.blocked_by = "there is no system bus";
+  adopt("/a");
+  board().observe(at(0));
+  driver.blocked_by = "";
+  board().observe(at(6));
+  EXPECT_EQ(set(6, "/a", 2).status, WriteStatus::Written);
+}
+
 TEST_F(Board, VerifyNamesDifferences) {
   adopt("/a");
   board().observe(at(0));

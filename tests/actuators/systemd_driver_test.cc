@@ -43,6 +43,7 @@ class FakeSystemd {
   sd_bus* bus() { return client_; }
 
   std::atomic<bool> refuses{false};
+  std::atomic<bool> silent{false};
   std::atomic<int> calls{0};
   std::string owned_name;  // set before the first call
 
@@ -68,6 +69,7 @@ class FakeSystemd {
   static int set_properties(sd_bus_message* m, void* data, sd_bus_error* error) {
     auto& self = *static_cast<FakeSystemd*>(data);
     ++self.calls;
+    if (self.silent) return 1;
     if (self.refuses)
       return sd_bus_error_set(error, "org.freedesktop.systemd1.NoSuchUnit", "Unit web.service not loaded.");
     const char *unit = nullptr, *property = nullptr;
@@ -202,6 +204,18 @@ TEST_F(Systemd, SaysWhatSystemdSaid) {
   const auto written = driver.write(cpu(), 0.5);
   ASSERT_FALSE(written);
   EXPECT_THAT(written.error().message(), HasSubstr("Unit web.service not loaded."));
+}
+
+TEST_F(Systemd, IsNotAskedAgainForAWhileWhenItDoesNotAnswer) {
+  SystemdDriver impatient(host.root(), *host.layout(), systemd.bus(),
+                          {std::chrono::milliseconds(20), std::chrono::hours(1)});
+  ASSERT_TRUE(impatient.write(cpu(), 0.5));
+  systemd.silent = true;
+  EXPECT_TRUE(impatient.write(cpu(), 0.6).error().is(std::errc::timed_out));
+  systemd.silent = false;
+  EXPECT_TRUE(impatient.write(cpu(), 0.7).error().is(std::errc::timed_out));
+  EXPECT_TRUE(impatient.write(memory(), 1 << 30).error().is(std::errc::timed_out));
+  EXPECT_EQ(systemd.calls, 2) << "each unit would cost its own wait";
 }
 
 TEST_F(Systemd, WithoutABusKnobsAreReadAndBlocked) {
