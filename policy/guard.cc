@@ -11,6 +11,10 @@ namespace {
 
 /// A memory limit this close to the working set would start reclaim of what is in use.
 constexpr double kWorkingSetMargin = 1.05;
+/// The kernel reclaims what is above a lowered limit before write(2) returns (mm/memcontrol.c:
+/// memory_high_write, and v1's mem_cgroup_resize_max): gigabytes of page cache at once would hold up the tick
+/// and the target.
+constexpr double kReclaimAtOnce = 256.0 * 1024 * 1024;
 
 double effective(const GuardInput& in, double value) {
   if (!std::isinf(value)) return value;
@@ -23,6 +27,23 @@ double effective(const GuardInput& in, double value) {
       return in.range.upper;
   }
   return value;
+}
+
+/// A memory limit is not cut below this in one step; says why.
+double memory_floor(const GuardInput& in, std::string& why) {
+  const Sample& used = (*in.observation)[Signal::MemoryWorkingSet];
+  const Sample& charged = (*in.observation)[Signal::MemoryUsage];
+  const double in_use = used.usable() ? used.value * kWorkingSetMargin : 0;
+  const double at_once = charged.usable() ? charged.value - kReclaimAtOnce : 0;
+  if (in_use >= at_once) {
+    why = "the working set is ";
+    append_value(why, in.knob, used.value_or(0));
+    return in_use;
+  }
+  why = "of the ";
+  append_value(why, in.knob, charged.value);
+  why += " in use at most 256 MiB are reclaimed at once";
+  return at_once;
 }
 
 double pressure_floor(const GuardInput& in, double proposed, std::string& reason) {
@@ -43,12 +64,11 @@ double pressure_floor(const GuardInput& in, double proposed, std::string& reason
     return in.current;
   }
   if (in.knob == KnobKind::MemoryLimit) {
-    const Sample& used = o[Signal::MemoryWorkingSet];
-    const double floor = used.usable() ? used.value * kWorkingSetMargin : 0;
+    std::string why;
+    const double floor = memory_floor(in, why);
     if (proposed < in.current && proposed < floor) {
       allowed = std::min(in.current, floor);
-      reason += "the working set is ";
-      append_value(reason, in.knob, used.value);
+      reason += why;
     }
   }
   return allowed;
@@ -109,6 +129,15 @@ double bounds(const GuardInput& in, double proposed, std::string& reason) {
       in.knob == KnobKind::CpuFrequency
           ? nearest_step(std::clamp(allowed, in.range.lower, in.range.upper), in.steps, in.range)
           : std::clamp(allowed, in.range.lower, in.range.upper);
+  if (in.knob == KnobKind::MemoryLimit && inside < in.current) {
+    // A range that ends below what is in use is approached, not jumped into: on v1 that is refused (EBUSY)
+    // after all was reclaimed or swapped that could be, and again in every tick.
+    std::string why;
+    if (const double floor = memory_floor(in, why); inside < floor) {
+      if (reason.empty()) reason = why;
+      return std::min(in.current, floor);
+    }
+  }
   if (inside != allowed && !same_setting(in.knob, inside, allowed) && reason.empty()) {
     if (allowed < in.range.lower || allowed > in.range.upper) {
       reason += "the range is ";

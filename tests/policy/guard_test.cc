@@ -147,6 +147,29 @@ TEST_F(Pressure, MemoryIsNotCutUnderPressureOrBelowTheWorkingSet) {
   EXPECT_DOUBLE_EQ(ask(490 * kMiB), 500 * kMiB);
 }
 
+TEST_F(Pressure, ARangeBelowTheWorkingSetIsNotJumpedInto) {
+  memory(std::numeric_limits<double>::infinity());
+  in.range = {64 * kMiB, 300 * kMiB};
+  observation[Signal::MemoryWorkingSet] = Sample::good(1000 * kMiB);
+  EXPECT_DOUBLE_EQ(ask(300 * kMiB), 1050 * kMiB);
+  EXPECT_EQ(who(), "bounds");
+  memory(1010 * kMiB);
+  in.range = {64 * kMiB, 300 * kMiB};
+  EXPECT_DOUBLE_EQ(ask(300 * kMiB), 1010 * kMiB) << "and never raised beyond what was there";
+}
+
+TEST_F(Pressure, PageCacheIsReclaimedInPieces) {
+  node.memory_bytes = 64 * 1024 * kMiB;
+  memory(10000 * kMiB);
+  in.range = {64 * kMiB, 20000 * kMiB};
+  observation[Signal::MemoryWorkingSet] = Sample::good(100 * kMiB);
+  observation[Signal::MemoryUsage] = Sample::good(9900 * kMiB);
+  EXPECT_DOUBLE_EQ(ask(130 * kMiB), (9900 - 256) * kMiB);
+  EXPECT_EQ(verdicts.front().guard, "pressure");
+  observation[Signal::MemoryUsage] = Sample::good(200 * kMiB);
+  EXPECT_DOUBLE_EQ(ask(130 * kMiB), 8000 * kMiB) << "nothing to reclaim: only the slew rate counts";
+}
+
 TEST_F(Flap, KeepsTheKnobStillBeyondItsBudget) {
   rule.guards.flap_budget = 3;
   int direction = 1;
