@@ -14,6 +14,8 @@ namespace flash {
 namespace {
 
 constexpr const char* kTaken = "another target controls it";
+constexpr Duration kFirstRetry = std::chrono::seconds(1);
+constexpr Duration kLongestRetry = std::chrono::seconds(16);
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 int depth_of(const Target& target) {
@@ -83,6 +85,9 @@ struct KnobBoard::Knob {
   bool taken = false;  // by another target
   double min_interval_s = 0;
   std::optional<Duration> last_write;
+  int failures = 0;  // writes that failed in a row
+  Duration retry_at{};
+  std::string failure;
 
   bool same(const KnobReading& r) const {
     return same_setting(ref.kind, r.value, ours) && r.mode == ours_mode;
@@ -553,6 +558,11 @@ std::vector<KnobOutcome> KnobBoard::apply(Now now, std::span<const KnobChange> c
       refuse(std::string(step.knob->driver->name()) + " takes one change per second at most");
       continue;
     }
+    if (step.knob->failures > 0 && now.mono < step.knob->retry_at) {
+      refuse("the last write failed: " + step.knob->failure + "; tried again in " +
+             seconds_text(step.knob->retry_at - now.mono));
+      continue;
+    }
     if (std::any_of(steps.begin(), steps.end(), [&](const Step& s) { return s.knob == step.knob; })) {
       refuse("asked twice in one transaction");
       continue;
@@ -615,9 +625,16 @@ std::vector<KnobOutcome> KnobBoard::apply(Now now, std::span<const KnobChange> c
     if (auto done = execute(step, outcomes[step.outcome]); !done) {
       outcomes[step.outcome].status = WriteStatus::Failed;
       outcomes[step.outcome].message = done.error().message();
+      // Once more at once, then ever more seldom: what the kernel refuses every time (a v1 limit above the
+      // parent's) must not undo the target's other knobs, and fill the journal, in every tick.
+      Knob& failed = *step.knob;
+      failed.failure = done.error().message();
+      failed.retry_at = now.mono + std::min(kLongestRetry, failed.failures * failed.failures * kFirstRetry);
+      failed.failures = std::min(failed.failures + 1, 100);
       undo(steps, i, done.error().is(std::errc::timed_out), outcomes);
-    } else if (step.first) {
-      step.knob->ours_since = now.mono;
+    } else {
+      step.knob->failures = 0;
+      if (step.first) step.knob->ours_since = now.mono;
     }
   }
   if (auto done = ledger_.confirm(confirmed_); !done) note_ledger(done);

@@ -703,6 +703,27 @@ TEST_F(Board, AKnobThatWasBlockedForWantOfABusIsFreeWhenItComes) {
   EXPECT_EQ(set(6, "/a", 2).status, WriteStatus::Written);
 }
 
+TEST_F(Board, AWriteThatIsAlwaysRefusedDoesNotStopTheTargetsOtherKnobs) {
+  adopt("/a");
+  board().observe(at(0));
+  driver.fails[ScriptedDriver::key(kMemory, "/a")] = EBUSY;
+  int cpu_written = 0, tried = 0;
+  for (int s = 0; s < 60; ++s) {
+    board().observe(at(s));
+    const KnobChange changes[] = {{cgroup("/a").id, kCpu, 2 + s * 0.1}, {cgroup("/a").id, kMemory, 1e9}};
+    const auto out = board().apply(at(s), changes);
+    cpu_written += out[0].status == WriteStatus::Written ? 1 : 0;
+    tried += out[1].status == WriteStatus::Failed ? 1 : 0;
+    if (s == 3) {
+      EXPECT_THAT(out[1].message, HasSubstr("tried again in"));
+    }
+  }
+  EXPECT_GE(cpu_written, 50);
+  EXPECT_LE(tried, 10);
+  driver.fails.clear();
+  EXPECT_EQ(set(100, "/a", 1e9, kMemory).status, WriteStatus::Written);
+}
+
 TEST_F(Board, VerifyNamesDifferences) {
   adopt("/a");
   board().observe(at(0));
