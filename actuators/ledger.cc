@@ -421,6 +421,7 @@ Result<void> Ledger::drop(std::span<const std::uint64_t> ids) {
   std::string text;
   for (const auto id : ids)
     if (contents_.entries.erase(id) > 0) Record(text, 'D').number(id).end();
+  if (text.empty()) return {};
   auto done = append(text, false);
   if (!done) owed_ += text;
   return done;
