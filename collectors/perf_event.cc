@@ -36,6 +36,11 @@ Result<Fd> open_event(EventCode event, int cgroup_fd, int cpu, int group) {
   const unsigned long flags = PERF_FLAG_FD_CLOEXEC | (cgroup_fd >= 0 ? PERF_FLAG_PID_CGROUP : 0);
   // With PERF_FLAG_PID_CGROUP the pid argument is the directory's descriptor.
   const long fd = ::syscall(SYS_perf_event_open, &attr, cgroup_fd, cpu, group, flags);
+  // Debian's kernels ship with perf_event_paranoid 3, at which CAP_PERFMON is not enough.
+  if (fd < 0 && errno == EACCES)
+    return Error::from_errno(EACCES,
+                             "perf_event_open (a kernel.perf_event_paranoid above 2 wants "
+                             "CAP_SYS_ADMIN: flashd(8), \"PERF EVENTS\")");
   if (fd < 0) return Error::from_errno(errno, "perf_event_open");
   return Fd(static_cast<int>(fd));
 }

@@ -4,7 +4,7 @@ import json
 
 import flashd
 import world
-from checks import SHARE, check, eventually, output, require, run
+from checks import SHARE, check, eventually, output, read, require, run, write
 
 
 def version() -> str:
@@ -109,6 +109,31 @@ def agents_on_the_bus():
             "GetRewards", "u", 5, path=agent["path"], interface=flashd.AGENT)[0]) >= 2, 20)
     require(any(row["task"] == "cpu-frequency" for row in rows), f"no frequency agent: {rows}")
     return json.dumps([[row["name"], row["stage"], row["reward"]] for row in rows])
+
+
+@check("perf.works-where-the-kernel-allows-it", needs=("agents.appear-on-the-bus",), seconds=60)
+def perf_where_allowed():
+    """Debian's perf_event_paranoid of 3 is a named degraded state; at 2 the service's capability is enough."""
+    paranoid = "/proc/sys/kernel/perf_event_paranoid"
+    before = read(paranoid)
+
+    def degraded() -> str:
+        return "; ".join(f"{part}: {why}" for part, why in flashd.properties()["Degraded"])
+    if int(before) > 2:
+        require("perf_event_paranoid" in degraded(), f"the reason is not named: {degraded()}")
+    write(paranoid, 2)
+    try:
+        output("systemctl", "restart", "flashd")
+        path = eventually("the agent", lambda: flashd.agent_of(world.DIRECT)["path"], 20)
+        flashd.next_ticks(4)
+        seen = flashd.decisions(path)[-1]["observation"]
+        for name in ("perf.task_clock", "perf.context_switches"):
+            require(seen.get(name, {}).get("validity") == "good", f"no {name}: {seen}")
+        require("no hardware PMU" in degraded(), f"the missing PMU is not named: {degraded()}")
+    finally:
+        write(paranoid, before)
+        output("systemctl", "restart", "flashd")
+    eventually("the agents again", lambda: len(flashd.agents()) >= 4, 20)
 
 
 @check("agents.container-is-known", needs=("agents.appear-on-the-bus",))

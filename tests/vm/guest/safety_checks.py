@@ -2,6 +2,7 @@
 
 import pathlib
 import random
+import subprocess
 import time
 
 import flashd
@@ -98,6 +99,26 @@ def crash_rounds():
     return f"{wrote} of 20 rounds had changed knobs when killed"
 
 
+@check("boot.restorer-puts-back", needs=("stop.restores",), seconds=90)
+def boot_restorer():
+    """What a flashd that died without its ExecStopPost left is put back by the unit of the boot."""
+    originals = world.knobs()
+    NO_RESTART.parent.mkdir(exist_ok=True)
+    NO_RESTART.write_text("[Service]\nRestart=no\nExecStopPost=\n")
+    output("systemctl", "daemon-reload")
+    try:
+        world.restart_in("control")
+        eventually("limits on all targets", limited, 30)
+        output("systemctl", "kill", "--signal=KILL", "--kill-who=main", "flashd")
+        flashd.wait_inactive()
+        require(limited(), "nothing was left behind: the check proves nothing")
+    finally:
+        restarts(True)
+    require(output("systemctl", "is-enabled", "flashd-restore") == "enabled", "not enabled")
+    output("systemctl", "start", "flashd-restore")
+    flashd.require_restored(originals, world.knobs())
+
+
 @check("restore.is-idempotent", needs=("stop.restores",))
 def restore_is_idempotent():
     originals = world.knobs()
@@ -113,19 +134,18 @@ def upgrade_keeps():
     originals = world.knobs()
     world.restart_in("control")
     eventually("limits on all targets", limited, 30)
-    flashd.call("Hold", "sts", "", 0, "values must stand still during the upgrade")
-    flashd.next_ticks(1)
-    held = {k: v for k, v in world.knobs().items() if "cpu.max" in k or "memory.high" in k}
     was = version()
     deb = sorted((SHARE / "next").glob("flashd_*.deb"))[0]
-    with open("/run/upgrade.watch", "w") as seen:
-        watcher = _watch(held, seen)
-        run("apt-get", "install", "-y", "--no-install-recommends", str(deb), timeout=120)
-        watcher.terminate()
-        watcher.wait()
-    moved = pathlib.Path("/run/upgrade.watch").read_text().splitlines()
-    unlimited = [line for line in moved if line.endswith("= max 100000")]
-    require(not unlimited, f"limits were dropped during the upgrade: {unlimited[:3]}")
+    seen = pathlib.Path("/run/upgrade.watch")
+    with open(seen, "w") as file:
+        watcher = subprocess.Popen([world.PYTHON, "-c", WATCH, *_watched(originals)], stdout=file)
+        try:
+            run("apt-get", "install", "-y", "--no-install-recommends", str(deb), timeout=120)
+        finally:
+            watcher.kill()
+            watcher.wait()
+    given_back = [line for line in seen.read_text().splitlines() if line in _given_back(originals)]
+    require(not given_back, f"given back during the upgrade: {given_back[:3]}")
     require(version() != was, "not upgraded")
     require(flashd.show("ActiveState")["ActiveState"] == "active", "not running after the upgrade")
     eventually("agents after the upgrade", lambda: len(flashd.agents()) >= 4, 20)
@@ -135,15 +155,33 @@ def upgrade_keeps():
     return f"{was} -> {version()}"
 
 
-def _watch(files: dict[str, str], to):
-    """A process that notes each new value of cpu.max of the targets."""
-    import subprocess
-    names = [str(flashd.CGROUPS) + name for name in files if name.endswith("cpu.max")]
-    program = ("import sys, time\nlast = {}\nwhile True:\n"
-               "  for name in sys.argv[1:]:\n    value = open(name).read().strip()\n"
-               "    if last.get(name) != value:\n      last[name] = value\n"
-               "      print(name, '=', value, flush=True)\n  time.sleep(0.02)\n")
-    return subprocess.Popen([world.PYTHON, "-c", program, *names], stdout=to)
+# Prints each new value of the files that are its arguments.
+WATCH = """
+import sys, time
+last = {}
+while True:
+    for name in sys.argv[1:]:
+        value = open(name).read().strip()
+        if last.get(name) != value:
+            last[name] = value
+            print(name, "=", value, flush=True)
+    time.sleep(0.02)
+"""
+
+
+def _path(name: str) -> str:
+    """Of a name of world.knobs()."""
+    return str(flashd.CPUFREQ.parent / name) if name.startswith("cpufreq") else f"{flashd.CGROUPS}{name}"
+
+
+def _watched(originals: dict[str, str]) -> list[str]:
+    """Limits, and the governor that we change; the rest moves with the decisions too."""
+    wanted = ("cpu.max", "memory.high", "policy0/scaling_governor")
+    return [_path(name) for name in originals if name.endswith(wanted)]
+
+
+def _given_back(originals: dict[str, str]) -> set[str]:
+    return {f"{_path(name)} = {value}" for name, value in originals.items()}
 
 
 CHANGING = (
