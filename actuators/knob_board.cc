@@ -212,7 +212,7 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
     if (const auto* e = ledger_.find(k.ledger_id)) leaving.push_back(*e);
   slot->knobs = std::move(knobs);
   slot->views = std::move(views);
-  if (!leaving.empty()) put_back(leaving);
+  if (!leaving.empty() && !put_back(leaving).complete()) orphans_ = true;
   return {};
 }
 
@@ -458,6 +458,7 @@ void KnobBoard::look_for_missing() {
 void KnobBoard::refresh_blocked(Now now) {
   if (now.mono < next_rediscover_) return;
   next_rediscover_ = now.mono + from_seconds(options_.rediscover_s);
+  if (orphans_) restore_orphans();
   for (auto& [id, managed] : managed_) {
     const bool blocked = std::any_of(managed->knobs.begin(), managed->knobs.end(),
                                      [](const Knob& k) { return !k.blocked.empty() && k.blocked != kTaken; });
@@ -794,6 +795,7 @@ RestoreReport KnobBoard::release(TargetId target) {
   for (const Knob& k : found->second->knobs)
     if (const auto* e = ledger_.find(k.ledger_id)) entries.push_back(*e);
   RestoreReport report = put_back(entries);
+  if (!report.complete()) orphans_ = true;
   managed_.erase(found);
   return report;
 }
@@ -812,7 +814,7 @@ void KnobBoard::forget(TargetId target) {
     else
       drop(knob);
   }
-  if (!alive.empty()) put_back(alive);
+  if (!alive.empty() && !put_back(alive).complete()) orphans_ = true;
   managed_.erase(found);
 }
 
@@ -828,7 +830,9 @@ RestoreReport KnobBoard::restore_orphans() {
     KnobView* view = nullptr;
     if (!knob_of(id, &view)) entries.push_back(e);
   }
-  return put_back(entries);
+  RestoreReport report = put_back(entries);
+  orphans_ = !report.complete();
+  return report;
 }
 
 std::vector<std::string> KnobBoard::verify() {
@@ -855,6 +859,9 @@ std::vector<Degraded> KnobBoard::degraded() const {
   std::vector<Degraded> list;
   if (!ledger_trouble_.empty())
     list.push_back({"ledger", "nothing is written while the ledger cannot be: " + ledger_trouble_});
+  if (orphans_)
+    list.push_back(
+        {"restore", "knobs of targets that are no longer managed could not be put back; tried again"});
   for (const auto& problem : ledger_.problems())
     list.push_back({"ledger", ledger_.path() + ".damaged, " + problem});
   for (const auto& [id, managed] : managed_)

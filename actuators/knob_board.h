@@ -95,6 +95,7 @@ class KnobBoard final : public Actuator {
   std::unordered_map<TargetId, std::unique_ptr<Managed>> managed_;
   std::vector<LedgerValue> confirmed_;  // scratch of apply()
   std::string ledger_trouble_;          // empty: fine
+  bool orphans_ = false;                // entries without a target could not be put back yet
   Duration next_rediscover_{};
 };
 

@@ -244,7 +244,7 @@ Result<void> App::start() {
   state_directory_ = line_.state_directory.empty() ? config_.state_directory : line_.state_directory;
   NodeOptions options{HostRoot(line_.root), state_directory_, ready ? bus_ : nullptr, line_.dry_run};
   FLASH_TRY(node_, Node::open(std::move(options), config_, std::move(events)));
-  take_over();
+  if (!line_.dry_run) take_over();
   LedgerRestore orphans;
   orphans.report = node_->start(read_clocks());
   log_restore(orphans);

@@ -724,6 +724,23 @@ TEST_F(Board, AWriteThatIsAlwaysRefusedDoesNotStopTheTargetsOtherKnobs) {
   EXPECT_EQ(set(100, "/a", 1e9, kMemory).status, WriteStatus::Written);
 }
 
+TEST_F(Board, WhatCouldNotBePutBackWhenItsTargetLeftIsTriedAgain) {
+  adopt("/a");
+  board().observe(at(0));
+  set(0, "/a", 2);
+  driver.restore_fails[ScriptedDriver::key(kCpu, "/a")] = EBUSY;
+  EXPECT_FALSE(board().release(cgroup("/a").id).complete());
+  ASSERT_EQ(board().degraded().size(), 1u);
+  EXPECT_EQ(board().degraded()[0].part, "restore");
+  board().observe(at(5));
+  EXPECT_EQ(kernel("/a"), 2);
+  driver.restore_fails.clear();
+  board().observe(at(10));
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+  EXPECT_THAT(board().degraded(), IsEmpty());
+  EXPECT_THAT(ledger_->entries(), IsEmpty());
+}
+
 TEST_F(Board, VerifyNamesDifferences) {
   adopt("/a");
   board().observe(at(0));
