@@ -81,6 +81,7 @@ struct Agent {
   std::uint64_t seq = 0;
 
   bool held = false;
+  bool left_behind = false;  // control was left, and not every knob could be restored yet
   std::optional<Duration> held_until_mono;
   std::optional<WallTime> held_until;
   std::string hold_reason;
@@ -166,6 +167,8 @@ struct ControlLoop::Impl {
   Result<void> leave_control(Agent& a) {
     if (a.held || disabled) return {};
     const RestoreReport report = actuator.release(a.target.id);
+    // Tried again in the next ticks: v1 refuses a child's original while its parent's limit is still ours.
+    a.left_behind = !report.complete();
     FLASH_CHECK(actuator.adopt(a.target, *a.rule));
     for (const auto& item : report.items)
       if (!item.restored)
@@ -178,6 +181,7 @@ struct ControlLoop::Impl {
     if (mode == before) return {};
     a.change.mode = true;
     Result<void> done;
+    if (mode == Mode::Control) a.left_behind = false;
     if (before == Mode::Control) done = leave_control(a);
     fire(a);
     return done;
@@ -560,6 +564,10 @@ TickReport ControlLoop::Impl::act(Now now) {
 TickReport ControlLoop::Impl::tick(Now now) {
   for (const auto& a : agents)
     if (a->held && a->held_until_mono && *a->held_until_mono <= now.mono) end_hold(*a);
+  constexpr std::uint64_t kRetrySteps = 4;
+  for (const auto& a : agents)
+    if (a->left_behind && mode_of(*a) != Mode::Control && !a->held && !disabled && a->seq % kRetrySteps == 0)
+      static_cast<void>(leave_control(*a));
   sense(now);
   changes.clear();
   pending.clear();

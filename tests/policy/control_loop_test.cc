@@ -166,6 +166,22 @@ TEST(ControlLoop, RestoresTheKnobsWhenControlIsLeft) {
   EXPECT_EQ(l.cpu(), 1.0);
 }
 
+TEST(ControlLoop, WhatCouldNotBeRestoredWhenControlWasLeftIsTriedAgain) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  l.tick();
+  l.actuator.refuse_restoring = true;
+  EXPECT_FALSE(l.loop->set_mode(at(1), kWeb, Mode::Recommend));
+  l.ticks(4);
+  EXPECT_NE(l.cpu(), 1.0);
+  l.actuator.refuse_restoring = false;
+  l.ticks(4);
+  EXPECT_EQ(l.cpu(), 1.0);
+  const int released = l.actuator.released;
+  l.ticks(8);
+  EXPECT_EQ(l.actuator.released, released);
+}
+
 TEST(ControlLoop, RewardsWhatWasReallyInForce) {
   Loop l;
   l.add(cpu_rule(Mode::Control));

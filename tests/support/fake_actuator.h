@@ -61,7 +61,7 @@ class FakeActuator final : public Actuator {
     for (const KnobView& v : managed_[target])
       for (KnobView& o : offered_[target])
         if (o.kind == v.kind) o.current = v.current;
-    managed_.erase(target);
+    if (!refuse_restoring) managed_.erase(target);
     return report;
   }
   void forget(TargetId target) override {
@@ -121,6 +121,7 @@ class FakeActuator final : public Actuator {
   std::vector<Degraded> degraded() const override { return {}; }
 
   std::string refuse_adoption;
+  bool refuse_restoring = false;
   std::vector<KnobChange> written;
   std::map<TargetId, std::optional<Duration>> held_until;
   int adopted = 0, released = 0, forgotten = 0, observed = 0, transactions = 0;
@@ -130,6 +131,10 @@ class FakeActuator final : public Actuator {
     RestoreReport report;
     for (KnobView& v : managed_[id]) {
       if (v.writes == 0) continue;
+      if (refuse_restoring) {
+        report.items.push_back({{v.kind, id, "fake", ""}, false, "Invalid argument"});
+        continue;
+      }
       v.current = Sample::good(v.original);
       v.lease = LeaseState::Released;
       v.writes = 0;
