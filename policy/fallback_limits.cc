@@ -23,6 +23,10 @@ constexpr double kByteQuantum = 1024.0 * 1024.0;
 constexpr double kOomMinBump = 100e6;
 constexpr double kOomBumpRatio = 1.2;
 
+/// Above the working set there is room for so many seconds of the fastest growth of the last minutes: a
+/// decision comes once per period, and on cgroup v1 running into the limit kills.
+constexpr double kGrowthSeconds = 5;
+constexpr double kGrowthWindow_s = 600;
 /// A memory limit is moved only by more than this share.
 constexpr double kMemoryTolerance = 0.10;
 /// So near to the limit, running into it means that the limit is too low and not that the page cache is full.
@@ -241,6 +245,11 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
   const bool unlimited = std::isinf(limit);
   const double margin = 1 + opt.safety_margin;
   peaks_.add(in.now, opt.half_life_s, used.value);
+  if (last_used_ && in.now > last_used_at_)
+    growth_.add(in.now, kGrowthWindow_s, (used.value - *last_used_) / seconds(in.now - last_used_at_));
+  last_used_ = used.value;
+  last_used_at_ = in.now;
+  const double room = used.value + kGrowthSeconds * std::max(0.0, growth_.max(in.now, kGrowthWindow_s));
 
   // Run into the limit: the peaks cannot show what the target would have used.
   const bool oom = o[Signal::MemoryOomKills].value_or(0) > 0;
@@ -269,7 +278,8 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
   const double confidence = 1 + 1 / (1 + peaks_.history_s(in.now) / 60);
   const double peak = peaks_.percentile(opt.percentile);
   double desired = std::max(peak * margin * confidence, used.value * margin);
-  desired = std::max(desired, bumped);
+  const bool growing = room > desired && room > bumped;
+  desired = std::max({desired, bumped, room});
   desired = std::clamp(round_up(desired, kByteQuantum), in.memory_range.lower, in.memory_range.upper);
   const bool must = bumped > 0 || limit < used.value * margin || limit < in.memory_range.lower ||
                     limit > in.memory_range.upper;
@@ -286,7 +296,10 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
     out += ": limit to ";
     append_value(out, kKnob, desired);
     appendf(out, " (margin %.0f %%", 100 * opt.safety_margin);
-    if (confidence > 1.1) out += ", wider while the history is short";
+    if (growing)
+      appendf(out, ", room for %.0f s of its fastest recent growth", kGrowthSeconds);
+    else if (confidence > 1.1)
+      out += ", wider while the history is short";
     out += ").";
   }
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,9 @@ class LimitsFallback {
 
   WindowMax recommendations_;
   MemoryPeaks peaks_;
+  WindowMax growth_;  // of the working set, bytes per second
+  std::optional<double> last_used_;
+  Duration last_used_at_{};
   int cpu_samples_ = 0, memory_samples_ = 0;
 };
 

@@ -230,6 +230,21 @@ TEST_F(MemoryFallback, IsWiderWhileTheHistoryIsShort) {
   EXPECT_LT(in.memory_limit, 100 * kMiB * 1.15 * 1.05 * 1.15);
 }
 
+TEST_F(MemoryFallback, KeepsRoomForTheFastestGrowthSeenLately) {
+  for (int i = 0; i < 3600; ++i) in.memory_limit = memory();
+  // A burst of 60 MiB within a second, then idle again: the limit stays ready for five such seconds.
+  o[Signal::MemoryWorkingSet] = Sample::good(160 * kMiB);
+  in.memory_limit = memory();
+  EXPECT_GE(in.memory_limit, (160 + 5 * 60) * kMiB);
+  EXPECT_TRUE(said("fastest recent growth")) << words;
+  o[Signal::MemoryWorkingSet] = Sample::good(100 * kMiB);
+  for (int i = 0; i < 60; ++i) in.memory_limit = memory();
+  EXPECT_GE(in.memory_limit, (100 + 5 * 60) * kMiB);
+  // Forgotten after ten minutes (and a bucket).
+  for (int i = 0; i < 700; ++i) in.memory_limit = memory();
+  EXPECT_LT(in.memory_limit, 300 * kMiB);
+}
+
 TEST_F(MemoryFallback, AnOomKillBumpsTheLimitAndIsRemembered) {
   o[Signal::MemoryOomKills] = Sample::good(1);
   const double bumped = memory();
