@@ -99,10 +99,10 @@ class App {
   void stop();
   void fail_if(int r, const char* what);
 
-  static int timer_event(sd_event_source*, std::uint64_t, void* app);
-  static int signal_event(sd_event_source*, const signalfd_siginfo* info, void* app);
-  static int cgroup_event(sd_event_source*, int, std::uint32_t, void* app);
-  static int metrics_event(sd_event_source*, int, std::uint32_t, void* app);
+  static int timer_event(sd_event_source*, std::uint64_t, void* app) noexcept;
+  static int signal_event(sd_event_source*, const signalfd_siginfo* info, void* app) noexcept;
+  static int cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
+  static int metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
 
   CommandLine line_;
   DaemonConfig config_;
@@ -445,12 +445,12 @@ Result<void> App::reload() {
   return {};
 }
 
-int App::timer_event(sd_event_source*, std::uint64_t, void* app) {
+int App::timer_event(sd_event_source*, std::uint64_t, void* app) noexcept {
   static_cast<App*>(app)->on_tick();
   return 0;
 }
 
-int App::signal_event(sd_event_source* source, const signalfd_siginfo* info, void* data) {
+int App::signal_event(sd_event_source* source, const signalfd_siginfo* info, void* data) noexcept {
   App* app = static_cast<App*>(data);
   if (info->ssi_signo == SIGHUP) {
     (void)app->reload();  // logged
@@ -459,12 +459,12 @@ int App::signal_event(sd_event_source* source, const signalfd_siginfo* info, voi
   return sd_event_exit(sd_event_source_get_event(source), 0);
 }
 
-int App::cgroup_event(sd_event_source*, int, std::uint32_t, void* app) {
+int App::cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept {
   static_cast<App*>(app)->node_->drain_cgroup_events(read_clocks());
   return 0;
 }
 
-int App::metrics_event(sd_event_source*, int, std::uint32_t, void* app) {
+int App::metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept {
   static_cast<App*>(app)->node_->drain_metrics();
   return 0;
 }

@@ -472,10 +472,14 @@ std::vector<ConfigKey> make_table() {
                      .meaning = "The limit shrinks only to the highest recommendation of this time."}));
 
   object("/rules/*/memory", "The memory limit (memory.high, memory.limit_in_bytes, MemoryHigh).", kLimits);
-  t.push_back(bound(FIELD(rule.memory.manage), {.pointer = "/rules/*/memory/manage",
-                                                .type = KeyType::Boolean,
-                                                .only = kLimits,
-                                                .meaning = "Whether the memory limit is managed at all."}));
+  t.push_back(bound(
+      FIELD(rule.memory.manage),
+      {.pointer = "/rules/*/memory/manage",
+       .type = KeyType::Boolean,
+       .only = kLimits,
+       .meaning =
+           "Whether the memory limit is managed at all. On cgroup v1 the limit is hard: an application that "
+           "outgrows it between two periods is killed, not slowed down."}));
   t.push_back(bound<kMiBScale>(FIELD(rule.memory.min_bytes), {.pointer = "/rules/*/memory/min_mib",
                                                               .type = KeyType::Number,
                                                               .min = 1,
