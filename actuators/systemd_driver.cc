@@ -152,6 +152,12 @@ Result<void> SystemdDriver::set(const KnobRef& ref, double value) {
 }
 
 Result<void> SystemdDriver::write(const KnobRef& ref, double value) {
+  // The drop-in that systemd writes has CPUQuota= in whole percents: anything finer changes at daemon-reload.
+  if (ref.kind == KnobKind::CpuLimit && std::isfinite(value)) value = std::ceil(value * 100 - 1e-6) / 100;
+  return put(ref, value);
+}
+
+Result<void> SystemdDriver::put(const KnobRef& ref, double value) {
   const auto before = read_files(ref);
   if (!before) return before.error();
   FLASH_CHECK(set(ref, value));
@@ -180,7 +186,7 @@ Result<void> SystemdDriver::restore(const KnobRef& ref, const std::string& raw) 
     value = parse_cpu_max(file);
   }
   if (!value) return std::move(value).error();
-  auto done = write(ref, *value);
+  auto done = put(ref, *value);
   if (!done && vanished(done.error())) done = set(ref, *value);  // stopped: the property is still there
   const bool ours = text.substr(bar) == "|none";
   if (const auto path = drop_in(ref); ours && !path.empty()) {

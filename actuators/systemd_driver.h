@@ -57,6 +57,7 @@ class SystemdDriver final : public KnobDriver {
  private:
   Result<KnobReading> read_files(const KnobRef& ref);
   Result<void> set(const KnobRef& ref, double value);
+  Result<void> put(const KnobRef& ref, double value);
   bool v1(KnobKind kind) const;
   const char* setting(KnobKind kind) const;
   std::string drop_in(const KnobRef& ref) const;

@@ -295,8 +295,10 @@ int App::run() {
   sd_notify(0, "READY=1");
   say_status();
   const int r = sd_event_loop(event_);
-  if (r < 0) log(LOG_ERR, std::string("event loop: ") + std::strerror(-r));
-  stop();
+  if (r < 0) {
+    log(LOG_ERR, std::string("event loop: ") + std::strerror(-r));
+    stop();
+  }
   return r < 0 ? 1 : 0;
 }
 
@@ -456,6 +458,9 @@ int App::signal_event(sd_event_source* source, const signalfd_siginfo* info, voi
     (void)app->reload();  // logged
     return 0;
   }
+  // Before the loop ends: sd-bus closes an attached connection at its loop's exit, and units that systemd
+  // owns are restored over it.
+  app->stop();
   return sd_event_exit(sd_event_source_get_event(source), 0);
 }
 

@@ -36,6 +36,18 @@ double value_in_force(const KnobView& k) {
   return k.current.usable() && k.lease != LeaseState::Gone ? k.current.value : kNaN;
 }
 
+/// A CPU limit in whole percents of a CPU. systemd keeps CPUQuota= so: anything finer becomes another value
+/// at the next daemon-reload, which would look like somebody else's. Rounded towards the value in force, so
+/// that no guard's verdict is exceeded, and never out of the range.
+double whole_percent(double value, double current, const KnobRange& range) {
+  if (std::isinf(value)) return value;
+  // The quotient of two decimal numbers may miss its whole number by a little.
+  const double percents = value * 100;
+  const double down = std::floor(percents + 1e-6) / 100, up = std::ceil(percents - 1e-6) / 100;
+  if (value < current) return up <= std::min(current, range.upper) ? up : value;
+  return down >= std::max(current, range.lower) ? down : value;
+}
+
 /// The newest rewards, trusted or not, for sparklines.
 class RewardHistory {
  public:
@@ -437,7 +449,9 @@ void ControlLoop::Impl::guard(Agent& a, Decision& d, std::span<const KnobView> k
     in.range = knob_range(*a.rule, k, options.capacity);
     in.steps = k.steps;
     in.flaps = &a.flaps[static_cast<std::size_t>(k.kind)];
-    d.allowed.set(k.kind, apply_guards(in, d.proposed[k.kind], d.verdicts));
+    double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
+    if (k.kind == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
+    d.allowed.set(k.kind, allowed);
   }
 }
 
