@@ -156,6 +156,14 @@ TEST_F(Systemd, SetsRuntimePropertiesAndReadsTheFiles) {
   EXPECT_EQ(driver.read(memory())->raw, "1048576|runtime");
 }
 
+TEST_F(Systemd, WritesWholePercentsBecauseThatIsWhatItsDropInKeeps) {
+  ASSERT_TRUE(driver.write(cpu(), 0.13742));
+  EXPECT_EQ(host.read(kUnit + "cpu.max"), "14000 100000\n");
+  // An original goes back as it was.
+  ASSERT_TRUE(driver.restore(cpu(), "13742 100000|none"));
+  EXPECT_EQ(host.read(kUnit + "cpu.max"), "13742 100000\n");
+}
+
 TEST_F(Systemd, RestoreTakesOurDropInAwayWithoutATrace) {
   const auto original = driver.read(cpu())->raw;
   ASSERT_TRUE(driver.write(cpu(), 0.5));

@@ -91,6 +91,18 @@ def _steady_rate() -> tuple[float, int]:
     raise Failed(f"the frequency does not settle: {_moves()[-20:]} MHz")
 
 
+def _controlled(seconds: float) -> tuple[float, int]:
+    """Mean frames per second and mean frequency while flashd controls. MIAD need not stand still: a second in which
+    the host takes the processor away looks like a missed objective, and it doubles at once, as it should."""
+    rates, frequencies = [], []
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        rates.append(rate())
+        frequencies.append(khz())
+    return sum(rates) / len(rates), round(sum(frequencies) / len(frequencies))
+
+
 def _moves() -> list[int]:
     return [entry["mhz"] for entry in pstate_journal() if entry.get("vcpu") == CPU]
 
@@ -112,14 +124,14 @@ def _loop() -> str:
     _eventually(f"{slo} frames/s by a raised frequency",
                 lambda: khz() >= 1800000 and rate() >= 0.97 * slo)
     reached = time.monotonic() - began
-    at_raised, raised = _steady_rate()
+    at_raised, raised = _controlled(10)
     require(at_raised >= 0.95 * slo, f"the objective does not hold: {at_raised:.1f} of {slo}")
     require(raised >= 1800000, f"{raised} kHz cannot hold the objective")
 
     world.set_load("encoder", int(WORK * LIGHTER))
     _eventually("a lower frequency after the load fell", lambda: khz() <= 1400000)
-    at_lowered, lowered = _steady_rate()
-    require(lowered < raised, f"{lowered} kHz after {raised}")
+    at_lowered, lowered = _controlled(10)
+    require(lowered < 0.8 * raised, f"{lowered} kHz after {raised}")
     require(at_lowered >= 0.95 * slo, f"lowered too far: {at_lowered:.1f} of {slo}")
 
     # The measured speed follows: in frames of the first weight it is in proportion to the frequency.
@@ -127,6 +139,6 @@ def _loop() -> str:
         expected = fastest * frequency / 3000000
         require(abs(seen / expected - 1) < 0.25, f"{seen:.1f} frames/s at {frequency} kHz, where "
                 f"{fastest:.1f} at 3 GHz promises {expected:.1f}")
-    return (f"SLO {slo} frames/s: {slowest:.1f} at 1.0 GHz, held after {reached:.1f} s, settled at "
-            f"{raised / 1e6:.1f} GHz with {at_raised:.1f}; lighter frames: {lowered / 1e6:.1f} GHz "
+    return (f"SLO {slo} frames/s: {slowest:.1f} at 1.0 GHz, held after {reached:.1f} s, then "
+            f"{raised / 1e6:.2f} GHz in the mean with {at_raised:.1f}; lighter frames: {lowered / 1e6:.2f} GHz "
             f"with {at_lowered:.1f}; P-states in MHz {_moves()[first:]}")
