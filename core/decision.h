@@ -59,6 +59,31 @@ struct KnobOutcome {
   std::string message;  // why refused, failed or undone
 };
 
+/// The range a knob had when it was decided, so that a decision can be replayed without the machine.
+struct KnobContext {
+  KnobKind knob = KnobKind::CpuLimit;
+  double lower = 0, upper = 0;  // policy/action_space.h knob_range()
+  std::vector<double> steps;    // frequency table, may be empty
+};
+
+/// How much one entry of the state moved the decision: gradient times (normalised) input.
+struct Attribution {
+  std::string_view entry;  // name of policy/observation_space.h
+  double value = 0;        // the entry's value
+  double weight = 0;       // gradient * input, of the output that decided
+};
+
+/// The step as learning sees it (link::Step carries it to the learner).
+struct LearningView {
+  std::vector<float> state;
+  bool state_trusted = false;
+  /// resource-limits: [-1,1] per knob as executed and in force; cpu-frequency: {level}. Empty: not known or not
+  /// executed, so no transition.
+  std::vector<float> action;
+  std::vector<float> fallback;  // what the fallback proposed, in the same form
+  bool end_of_episode = false;
+};
+
 struct Decision {
   std::uint64_t seq = 0;  // per agent, from 1
   Now at;
@@ -75,7 +100,12 @@ struct Decision {
   Action allowed;           // after the guards
   std::string explanation;  // the controller's reason in words
   bool explored = false;
+  std::string exploration;  // what was varied and why it was allowed; empty: nothing
+  std::uint64_t model_version = 0;        // of the policy that decided; 0: none
   std::vector<Alternative> alternatives;
+  std::vector<Attribution> attributions;  // learned decisions only, most important first
+  std::vector<KnobContext> contexts;
+  LearningView learning;
   std::vector<GuardVerdict> verdicts;
   std::vector<KnobOutcome> outcomes;
 

@@ -1,7 +1,7 @@
 // Purpose: a learned policy as data: what the learner publishes and flashd evaluates itself, without torch.
 // Absent, expired or refused means the fallback decides.
-// Ownership: immutable value, shared as shared_ptr<const PolicySnapshot>. Thread rule: evaluate() is const
-// and uses the caller's scratch.
+// Ownership: immutable values, shared as shared_ptr<const ...>. Thread rule: const functions, the caller's
+// scratch.
 #pragma once
 
 #include <cstdint>
@@ -16,37 +16,103 @@
 namespace flash {
 
 enum class Activation : std::uint8_t { Linear, Relu, Tanh };
+std::string_view to_string(Activation a);  // "linear", "relu", "tanh"
 
-/// y = act(W x + b); weights row-major [outputs][inputs], float32.
+/// y = act(norm(W x + b)); weights row-major [outputs][inputs], float32. `layer_norm`: the pre-activation has
+/// its mean taken off and is divided by sqrt(variance + 1e-5) over the layer's outputs, without gain or bias.
 struct DenseLayer {
   int inputs = 0;
   int outputs = 0;
   std::vector<float> weights;
   std::vector<float> bias;
   Activation activation = Activation::Linear;
+  bool layer_norm = false;
+};
+
+/// How far the learner wants online decisions to stray; flashd's own budget (Rule::exploration) caps it.
+struct ExplorationSchedule {
+  float epsilon = 0;  // cpu-frequency: share of steps with another level
+  float sigma = 0;    // resource-limits: standard deviation of the noise on actions in [-1,1]
+};
+
+/// Is the policy no worse than the fallback? From logged steps alone, before the policy ever acted. Values
+/// are in reward per step. It may delay OFFLINE -> ONLINE, never bring it about (AWARE Alg. 1 does that).
+struct OffPolicyEstimate {
+  bool given = false;
+  std::string method;  // "fqe", "dr"
+  float learned = 0;   // estimated reward per step of the policy
+  float fallback = 0;  // mean reward per step of the logged fallback
+  float lower = 0, upper = 0;  // 95 % interval of (learned - fallback)
+  std::uint64_t transitions = 0;
 };
 
 struct PolicySnapshot {
   Task task = Task::ResourceLimits;
-  std::uint64_t version = 0;       // grows; a lower one than the last accepted is refused
-  std::string model;               // model and data version, for people
-  WallTime expires{};              // after this the fallback decides
-  std::vector<float> mean, scale;  // input normalisation: (x - mean) / scale
-  std::vector<float> embedding;    // appended to the normalised state; may be empty
-  std::vector<DenseLayer> layers;  // actor (outputs in [-1,1] per knob) or Q-network (one value per step)
+  std::uint64_t version = 0;   // grows; one not above the last accepted is refused
+  std::string model;           // lineage for people: "td3+bc, seed 1, 1200 updates"
+  std::string algorithm;       // "ddpg", "td3+bc", "bcq", "q-learning", "tabular-q", "iql"
+  std::uint64_t data_steps = 0;  // how many stored steps it was learned from
+  WallTime expires{};          // after this the fallback decides
 
-  /// Shapes fit each other and the task's spaces, all numbers finite, scales positive, sizes bounded
-  /// (<= 8 layers of <= 1024). EINVAL names the part that is wrong.
+  std::vector<float> mean, scale;  // input normalisation (x - mean) / scale: mean and deviation in training
+  std::vector<float> embedding;    // appended to the normalised state; may be empty
+
+  /// resource-limits: outputs in [-1,1] per knob (policy/action_space.h). cpu-frequency: a score per level,
+  /// the highest decides; where `critic` is empty the scores are Q-values.
+  std::vector<DenseLayer> actor;
+  /// For explanation and guarding. resource-limits: input is normalised state, embedding, action in [-1,1];
+  /// one output. cpu-frequency: input is normalised state and embedding; one Q-value per level. May be empty.
+  std::vector<DenseLayer> critic;
+  /// A critic's output y means value_offset + value_scale * y discounted reward (and so do Q-value scores).
+  float value_offset = 0, value_scale = 1;
+
+  ExplorationSchedule exploration;
+  OffPolicyEstimate estimate;
+
+  /// Shapes fit each other and the task's spaces, all numbers finite and within +-1e6, scales positive,
+  /// sizes bounded (<= 8 layers of <= 1024, embedding <= 256). EINVAL names the part that is wrong.
   Result<void> validate(int state_dim, int action_dim) const;
 };
 
-/// Scratch for evaluate(); sized once, so that a tick does not allocate.
+/// Scratch for the evaluator; sized once by CompiledPolicy::prepare(), so that a tick does not allocate.
 struct EvaluatorScratch {
-  std::vector<float> a, b;
+  std::vector<float> a, b, input;
 };
 
-/// The network's outputs for one state. REQUIRES: validate() passed, state.size() == mean.size().
-std::span<const float> evaluate(const PolicySnapshot& policy, std::span<const float> state,
-                                EvaluatorScratch& scratch);
+/// A network laid out for speed: rows padded, the constant part of the input (embedding) and the
+/// normalisation folded into the first layer, kernels chosen once for the CPU at hand.
+class CompiledNetwork {
+ public:
+  CompiledNetwork() = default;
+  /// Inputs of `layers`: [state (normalised by mean, scale), embedding, rest]. What evaluate() takes is
+  /// [state, rest].
+  CompiledNetwork(const std::vector<DenseLayer>& layers, std::span<const float> mean,
+                  std::span<const float> scale, std::span<const float> embedding);
+  bool empty() const { return layers_.empty(); }
+  int inputs() const { return inputs_; }
+  int outputs() const { return outputs_; }
+  void prepare(EvaluatorScratch& scratch) const;
+  /// REQUIRES: x.size() == inputs(), prepare() was called. The result lies in the scratch.
+  std::span<const float> evaluate(std::span<const float> x, EvaluatorScratch& scratch) const;
+  /// d output[which] / d x, written to `gradient` (size inputs()). Not for the tick's hot path.
+  void gradient(std::span<const float> x, int which, std::span<float> gradient) const;
+
+ private:
+  struct Layer {
+    int inputs = 0, outputs = 0, stride = 0;
+    std::vector<float> weights, bias;
+    Activation activation = Activation::Linear;
+    bool layer_norm = false;
+  };
+  std::vector<Layer> layers_;
+  int inputs_ = 0, outputs_ = 0;
+};
+
+/// A snapshot ready to decide with.
+struct CompiledPolicy {
+  explicit CompiledPolicy(PolicySnapshot s);  // REQUIRES: validate() passed
+  PolicySnapshot snapshot;
+  CompiledNetwork actor, critic;
+};
 
 }  // namespace flash

@@ -33,6 +33,9 @@ struct UserProfile {
   double t_serving = 0.75;  // avg(R) >= t_serving and std(R) <= t_var: ONLINE -> SERVING
   double t_var = 0.20;
   int window_episodes = 5;  // how many recent episodes R holds
+  /// Not in Alg. 1: ONLINE or SERVING that earns less than the fallback did in the OFFLINE stage, by more than
+  /// this, goes back to OFFLINE.
+  double worse_than_fallback = 0.10;
 };
 
 enum class RewardKind : std::uint8_t { Default, Paper };
@@ -105,6 +108,15 @@ struct LeaseOptions {
   double hold_s = 600;  // how long a foreign (operator's) value is respected
 };
 
+/// How far a decision may stray so that there is something to learn from. Never while the target starves, its
+/// SLO is missed, its state is not trusted, or the knob is not ours to write.
+struct ExplorationOptions {
+  double fallback_share = 0.10;  // share of steps in which the fallback's decision is varied (0: never)
+  double online_share = 0.10;    // ONLINE: upper bound on what the learned policy's schedule asks for
+  double max_step = 0.10;        // largest variation, as share of the knob's range (frequency: at least a level)
+  int hold_steps = 3;            // a variation lasts so long: an effect needs more than one step to show
+};
+
 struct Rule {
   std::string name;
   Task task = Task::ResourceLimits;
@@ -120,6 +132,7 @@ struct Rule {
   MemoryLimitOptions memory;
   FrequencyOptions frequency;
   GuardOptions guards;
+  ExplorationOptions exploration;
   LeaseOptions lease;
   bool allow_kubelet = false;  // write directly below kubepods
 };

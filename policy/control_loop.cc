@@ -99,6 +99,7 @@ struct Agent {
   std::string hold_reason;
 
   std::shared_ptr<const PolicySnapshot> snapshot;
+  std::shared_ptr<const CompiledPolicy> compiled;
   std::uint64_t accepted_version = 0;
   std::string snapshot_refusal;  // of the last one offered; empty: accepted
 
@@ -332,7 +333,8 @@ bool ControlLoop::Impl::learned(Agent& a, Decision& d, std::span<const KnobView>
       }
     return false;
   }
-  const std::span<const float> y = evaluate(*a.snapshot, a.state.span(), scratch);
+  a.compiled->actor.prepare(scratch);
+  const std::span<const float> y = a.compiled->actor.evaluate(a.state.span(), scratch);
   for (float v : y)
     if (!std::isfinite(v)) {
       why += "the policy's output is not a number";
@@ -725,6 +727,7 @@ Result<void> ControlLoop::offer_snapshot(Now now, TargetId id,
   }
   a->snapshot_refusal.clear();
   a->accepted_version = snapshot->version;
+  a->compiled = std::make_shared<const CompiledPolicy>(*snapshot);
   a->snapshot = std::move(snapshot);
   return {};
 }

@@ -230,8 +230,10 @@ Result<void> check_snapshot(const PolicySnapshot& s, Task task, WallTime now, st
                                                          std::to_string(last_accepted));
   if (s.expires <= now) return Error(std::errc::timed_out, "policy snapshot: expired before it came");
   if (recent_state.size() == s.mean.size()) {
+    const CompiledPolicy policy(s);
     EvaluatorScratch scratch;
-    for (float y : evaluate(s, recent_state, scratch))
+    policy.actor.prepare(scratch);
+    for (float y : policy.actor.evaluate(recent_state, scratch))
       if (!std::isfinite(y))
         return Error(std::errc::invalid_argument,
                      "policy snapshot: its output for the agent's last state is not finite");

@@ -13,7 +13,7 @@ PolicySnapshot two_layers() {
   p.mean = {1, 0};
   p.scale = {2, 1};
   p.embedding = {0.5F};
-  p.layers = {{3, 2, {1, 0, 0, 0, 1, 2}, {0, -3}, Activation::Relu},
+  p.actor = {{3, 2, {1, 0, 0, 0, 1, 2}, {0, -3}, Activation::Relu},
               {2, 1, {0.5F, 1}, {0.1F}, Activation::Tanh}};
   return p;
 }
@@ -23,7 +23,9 @@ TEST(PolicySnapshot, EvaluatesByHandCalculation) {
   ASSERT_TRUE(p.validate(2, 1));
   EvaluatorScratch scratch;
   const float state[] = {3, 4};  // normalised: 1, 4; with the embedding: 1, 4, 0.5
-  auto y = evaluate(p, state, scratch);
+  const CompiledPolicy policy(p);
+  policy.actor.prepare(scratch);
+  auto y = policy.actor.evaluate(state, scratch);
   ASSERT_EQ(y.size(), 1u);
   EXPECT_NEAR(y[0], std::tanh(0.5 * 1 + 1 * 2 + 0.1), 1e-6);  // hidden: relu(1)=1, relu(4+1-3)=2
 }
@@ -32,7 +34,7 @@ TEST(PolicySnapshot, RefusesWrongShapes) {
   PolicySnapshot p = two_layers();
   EXPECT_FALSE(p.validate(3, 1));
   EXPECT_FALSE(p.validate(2, 2));
-  p.layers[1].weights.pop_back();
+  p.actor[1].weights.pop_back();
   auto r = p.validate(2, 1);
   ASSERT_FALSE(r);
   EXPECT_NE(r.error().message().find("layer 1"), std::string::npos);
@@ -40,7 +42,7 @@ TEST(PolicySnapshot, RefusesWrongShapes) {
 
 TEST(PolicySnapshot, RefusesWhatIsNotFinite) {
   PolicySnapshot p = two_layers();
-  p.layers[0].weights[2] = std::numeric_limits<float>::quiet_NaN();
+  p.actor[0].weights[2] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FALSE(p.validate(2, 1));
   p = two_layers();
   p.scale[0] = 0;

@@ -100,7 +100,7 @@ struct RandomWorld {
       for (int i = 0; i < outputs; ++i) l.bias.push_back(static_cast<float>(uniform(-size, size)));
       return l;
     };
-    p->layers = {layer(dim, 4, Activation::Tanh),
+    p->actor = {layer(dim, 4, Activation::Tanh),
                  layer(4, action_dim(task), uniform(0, 1) < 0.5 ? Activation::Tanh : Activation::Linear)};
     return p;
   }

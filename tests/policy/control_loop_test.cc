@@ -57,7 +57,7 @@ std::shared_ptr<PolicySnapshot> constant_policy(Task task, std::vector<float> ou
   layer.outputs = static_cast<int>(outputs.size());
   layer.weights.assign(static_cast<std::size_t>(dim) * outputs.size(), 0);
   layer.bias = std::move(outputs);
-  p->layers = {layer};
+  p->actor = {layer};
   return p;
 }
 
@@ -456,7 +456,7 @@ TEST_F(Seat, RefusedOnesLeaveTheLastGoodOneInPlace) {
   EXPECT_NE(lower.error().message().find("version 2 is lower than the accepted 3"), std::string::npos);
 
   auto nan = policy(0, 4);
-  nan->layers[0].weights[3] = std::numeric_limits<float>::quiet_NaN();
+  nan->actor[0].weights[3] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, nan));
 
   auto shape = policy(0, 4);
@@ -472,7 +472,7 @@ TEST_F(Seat, RefusedOnesLeaveTheLastGoodOneInPlace) {
 
   // Finite weights whose product is not.
   auto huge = policy(0, 4);
-  huge->layers[0].weights.assign(huge->layers[0].weights.size(), 3e38F);
+  huge->actor[0].weights.assign(huge->actor[0].weights.size(), 3e38F);
   EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, huge));
 
   EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, nullptr));
@@ -483,7 +483,7 @@ TEST_F(Seat, RefusedOnesLeaveTheLastGoodOneInPlace) {
 
 TEST_F(Seat, ARefusalIsShownWhileNothingElseIsThere) {
   auto nan = policy(0, 4);
-  nan->layers[0].bias[0] = std::numeric_limits<float>::infinity();
+  nan->actor[0].bias[0] = std::numeric_limits<float>::infinity();
   EXPECT_FALSE(l.loop->offer_snapshot(at(0), kWeb, nan));
   l.tick();
   EXPECT_NE(l.last().controller_reason.find("the last offer was refused"), std::string::npos);

@@ -1,0 +1,153 @@
+// Purpose: what crosses the socket between flashd and flash-learner: one CBOR map per SOCK_SEQPACKET message,
+// {"v": 1, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
+// docs/LEARNER_PROTOCOL.md is the contract in words.
+// Ownership: values. Thread rule: pure functions.
+//
+// flashd listens, the learner connects. After connecting:
+//   flashd  -> Hello, then an Announce per agent
+//   learner -> Hello, then a Stored per agent it knows from this epoch
+//   flashd  -> Steps: what the learner has not stored yet (bounded backlog), then one message per tick
+//   learner -> Acknowledge after each commit, Offer when learning has produced a policy, Status now and then
+//   flashd  -> Verdict per Offer; Announce and Gone as agents come and go
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/decision.h"
+#include "core/result.h"
+#include "core/target.h"
+
+namespace flash::link {
+
+inline constexpr int kVersion = 1;
+inline constexpr std::size_t kMaxMessage = 256 * 1024;  // bytes; also the socket buffers' floor
+inline constexpr std::size_t kMaxAgents = 16384;
+inline constexpr std::size_t kMaxStepsPerMessage = 512;  // a tick with more agents takes several messages
+inline constexpr std::size_t kMaxDim = 64;     // state or action
+inline constexpr std::size_t kMaxName = 256;   // bytes of any name or reason, UTF-8
+
+/// Learning as the operator configured it in flashd.json ("learner"): the learner has no file of its own.
+struct LearningSettings {
+  std::string limits_offline = "td3+bc";     // "td3+bc", "bcq"
+  std::string frequency_offline = "iql";     // "iql", "bcq"
+  std::string frequency_algorithm = "q-learning";  // "q-learning", "tabular-q"
+  bool double_q = true;
+  double discount = 0.99;           // FLASH Tables 8 and 10
+  std::uint64_t seed = 1;
+  std::uint32_t learning_starts = 100;      // trusted transitions before the first update
+  std::uint32_t updates_per_step = 1;       // online
+  std::uint32_t offline_updates = 500;      // per episode end, while OFFLINE
+  double publish_interval_s = 10;
+  double snapshot_lifetime_s = 600;
+  std::uint32_t replay_steps = 5000;        // kept in memory per agent
+  double store_max_mib = 256;
+  double store_max_days = 30;
+};
+
+struct HelloDown {
+  std::string software;         // "flashd 0.1.0"
+  std::uint64_t epoch = 0;      // random, one per start of flashd; seq counts within it
+  double period_s = 1;
+  std::uint32_t episode_steps = 100;
+  LearningSettings settings;
+};
+
+struct Announce {
+  std::string agent;        // "limits_4711": name within this epoch
+  std::string key;          // stable identity across restarts: "resource-limits:/system.slice/web.service"
+  Task task = Task::ResourceLimits;
+  std::string application;
+  std::string rule;
+  std::uint32_t state_dim = 0;
+  std::uint32_t action_dim = 0;              // resource-limits: knobs; cpu-frequency: levels
+  std::vector<std::string> state_names;      // of the entries, for people
+  std::uint64_t model_version = 0;           // last one accepted by flashd in this epoch, 0: none
+};
+
+struct Gone {
+  std::string agent;
+};
+
+/// One tick of one agent. The transition (s_t, a_t, r_t+1, s_t+1) is made of two steps with consecutive seq.
+struct Step {
+  std::string agent;
+  std::uint64_t seq = 0;      // Decision::seq
+  std::int64_t time_us = 0;   // wall clock
+  std::uint64_t episode = 0;
+  std::uint32_t step = 0;
+  Stage stage = Stage::Initialized;
+  Controller controller = Controller::None;
+  bool explored = false;
+  bool end_of_episode = false;    // the last step of its episode
+  std::vector<float> state;       // s_t, as the policy would see it
+  bool state_trusted = false;
+  /// a_t as executed: resource-limits: [-1,1] per knob; cpu-frequency: {level}. Empty: not known (observe
+  /// mode, no knob, a failed write) or not executed (recommend mode): not a transition.
+  std::vector<float> action;
+  std::vector<float> fallback;    // what the fallback proposed, in the same form; empty: nothing
+  /// r of the previous decision, i.e. what a_(t-1) earned.
+  bool reward_given = false, reward_trusted = false;
+  float reward = 0;
+};
+
+struct Steps {
+  std::vector<Step> steps;
+};
+
+struct Verdict {
+  std::string agent;
+  std::uint64_t version = 0;
+  bool accepted = false;
+  std::string reason;  // empty when accepted
+};
+
+struct HelloUp {
+  std::string software;   // "flash-learner 0.1.0"
+  std::string blas;       // "OpenBLAS 0.3.21 serial, SkylakeX"
+  std::uint64_t pid = 0;
+};
+
+struct Stored {
+  std::string agent;
+  std::uint64_t seq = 0;  // all up to this are on disk
+};
+
+struct Acknowledge {
+  std::vector<Stored> stored;
+};
+
+struct Offer {
+  std::string agent;
+  std::string policy;  // bytes of core/tensor_file.h, kind "policy"
+};
+
+struct Status {
+  std::string agent;         // empty: the learner as a whole
+  std::string doing;         // "learning offline", "learning online", "collecting: 40 of 100 transitions"
+  std::uint64_t transitions = 0, updates = 0, episodes = 0;
+  double loss = 0;           // of the critic, smoothed
+  double update_us = 0;      // median of recent updates
+  double rss_mib = 0, cpu_share = 0;  // whole learner only
+};
+
+using Down = std::variant<HelloDown, Announce, Gone, Steps, Verdict>;
+using Up = std::variant<HelloUp, Stored, Acknowledge, Offer, Status>;
+
+/// REQUIRES: within the bounds above (asserted).
+std::string encode(const Down& message);
+std::string encode(const Up& message);
+
+/// EINVAL names the field: "steps[3].state: 70 numbers, at most 64"; EPROTONOSUPPORT: another version;
+/// EMSGSIZE: too long. Unknown keys are an error too: both ends come from one release.
+Result<Down> decode_down(std::string_view bytes);
+Result<Up> decode_up(std::string_view bytes);
+
+/// Are the settings within their ranges? EINVAL names the one that is not. flashd and learner both ask.
+Result<void> validate(const LearningSettings& settings);
+
+}  // namespace flash::link
