@@ -33,23 +33,23 @@ struct AgentOptions {
   std::uint64_t seed = 1;
 };
 
-/// (s_t, a_t, r_t+1, s_t+1), all trusted. Spaces as AgentSpaces; a_t of cpu-frequency is {level}. An episode's
-/// end is a cut of time, not of the task: nothing here is terminal.
+/// (s_t, a_t, r_t+1, s_t+1), all trusted. Spaces as AgentSpaces; a_t of cpu-frequency is {level}. An
+/// episode's end is a cut of time, not of the task: nothing here is terminal.
 struct Transition {
   std::vector<float> state;
   std::vector<float> action;
   float reward = 0;
   std::vector<float> next_state;
-  bool by_fallback = false;           // the fallback (explored or not) was in charge: may train offline
-  std::vector<float> next_fallback;   // what it proposed at t+1; may be empty (then not used for comparing)
-  std::vector<float> fallback;        // what it proposed at t; may be empty
+  bool by_fallback = false;          // the fallback (explored or not) was in charge: may train offline
+  std::vector<float> next_fallback;  // what it proposed at t+1; may be empty (then not used for comparing)
+  std::vector<float> fallback;       // what it proposed at t; may be empty
 };
 
 struct UpdateReport {
   std::uint64_t updates = 0;  // done in this call
   double critic_loss = 0;     // mean over this call
   double actor_loss = 0;
-  bool finite = true;         // false: diverged; the agent went back to its last finite parameters
+  bool finite = true;  // false: diverged; the agent went back to its last finite parameters
 };
 
 class Agent {

@@ -77,8 +77,8 @@ struct Attribution {
 struct LearningView {
   std::vector<float> state;
   bool state_trusted = false;
-  /// resource-limits: [-1,1] per knob as executed and in force; cpu-frequency: {level}. Empty: not known or not
-  /// executed, so no transition.
+  /// resource-limits: [-1,1] per knob as executed and in force; cpu-frequency: {level}. Empty: not known or
+  /// not executed, so no transition.
   std::vector<float> action;
   std::vector<float> fallback;  // what the fallback proposed, in the same form
   bool end_of_episode = false;
@@ -100,8 +100,8 @@ struct Decision {
   Action allowed;           // after the guards
   std::string explanation;  // the controller's reason in words
   bool explored = false;
-  std::string exploration;  // what was varied and why it was allowed; empty: nothing
-  std::uint64_t model_version = 0;        // of the policy that decided; 0: none
+  std::string exploration;          // what was varied and why it was allowed; empty: nothing
+  std::uint64_t model_version = 0;  // of the policy that decided; 0: none
   std::vector<Alternative> alternatives;
   std::vector<Attribution> attributions;  // learned decisions only, most important first
   std::vector<KnobContext> contexts;

@@ -39,20 +39,20 @@ struct ExplorationSchedule {
 /// are in reward per step. It may delay OFFLINE -> ONLINE, never bring it about (AWARE Alg. 1 does that).
 struct OffPolicyEstimate {
   bool given = false;
-  std::string method;  // "fqe", "dr"
-  float learned = 0;   // estimated reward per step of the policy
-  float fallback = 0;  // mean reward per step of the logged fallback
+  std::string method;          // "fqe", "dr"
+  float learned = 0;           // estimated reward per step of the policy
+  float fallback = 0;          // mean reward per step of the logged fallback
   float lower = 0, upper = 0;  // 95 % interval of (learned - fallback)
   std::uint64_t transitions = 0;
 };
 
 struct PolicySnapshot {
   Task task = Task::ResourceLimits;
-  std::uint64_t version = 0;   // grows; one not above the last accepted is refused
-  std::string model;           // lineage for people: "td3+bc, seed 1, 1200 updates"
-  std::string algorithm;       // "ddpg", "td3+bc", "bcq", "q-learning", "tabular-q", "iql"
+  std::uint64_t version = 0;     // grows; one not above the last accepted is refused
+  std::string model;             // lineage for people: "td3+bc, seed 1, 1200 updates"
+  std::string algorithm;         // "ddpg", "td3+bc", "bcq", "q-learning", "tabular-q", "iql"
   std::uint64_t data_steps = 0;  // how many stored steps it was learned from
-  WallTime expires{};          // after this the fallback decides
+  WallTime expires{};            // after this the fallback decides
 
   std::vector<float> mean, scale;  // input normalisation (x - mean) / scale: mean and deviation in training
   std::vector<float> embedding;    // appended to the normalised state; may be empty

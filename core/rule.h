@@ -33,8 +33,8 @@ struct UserProfile {
   double t_serving = 0.75;  // avg(R) >= t_serving and std(R) <= t_var: ONLINE -> SERVING
   double t_var = 0.20;
   int window_episodes = 5;  // how many recent episodes R holds
-  /// Not in Alg. 1: ONLINE or SERVING that earns less than the fallback did in the OFFLINE stage, by more than
-  /// this, goes back to OFFLINE.
+  /// Not in Alg. 1: ONLINE or SERVING that earns less than the fallback did in the OFFLINE stage, by more
+  /// than this, goes back to OFFLINE.
   double worse_than_fallback = 0.10;
 };
 
@@ -113,8 +113,9 @@ struct LeaseOptions {
 struct ExplorationOptions {
   double fallback_share = 0.10;  // share of steps in which the fallback's decision is varied (0: never)
   double online_share = 0.10;    // ONLINE: upper bound on what the learned policy's schedule asks for
-  double max_step = 0.10;        // largest variation, as share of the knob's range (frequency: at least a level)
-  int hold_steps = 3;            // a variation lasts so long: an effect needs more than one step to show
+  double max_step = 0.15;  // largest variation, as share of the limit's value (frequency: of the range, at
+                           // least a level)
+  int hold_steps = 3;      // a variation lasts so long: an effect needs more than one step to show
 };
 
 struct Rule {

@@ -1,11 +1,12 @@
-// Purpose: named arrays of float32 in one file or message: checkpoints of the learner, policies on disk and on
-// the socket. Never torch::load, which executes what it loads.
+// Purpose: named arrays of float32 in one file or message: checkpoints of the learner, policies on disk and
+// on the socket. Never torch::load, which executes what it loads.
 //
 //   "FLASHTF1" (8 bytes) | header length, u32 little endian, <= 1 MiB | header: JSON, UTF-8
-//   | arrays: f32 little endian, in the header's order, each without padding | SHA-256 of all before (32 bytes)
+//   | arrays: f32 little endian, in the header's order, each without padding | SHA-256 of all before (32
+//   bytes)
 //
-// Header: {"kind": "policy", "format": 1, "meta": {...}, "arrays": [{"name": "actor/0/weights", "shape": [40, 7]}]}
-// Ownership: values. Thread rule: pure functions; only read_ and write_ touch files.
+// Header: {"kind": "policy", "format": 1, "meta": {...}, "arrays": [{"name": "actor/0/weights", "shape": [40,
+// 7]}]} Ownership: values. Thread rule: pure functions; only read_ and write_ touch files.
 #pragma once
 
 #include <cstdint>

@@ -28,45 +28,45 @@ inline constexpr int kVersion = 1;
 inline constexpr std::size_t kMaxMessage = 256 * 1024;  // bytes; also the socket buffers' floor
 inline constexpr std::size_t kMaxAgents = 16384;
 inline constexpr std::size_t kMaxStepsPerMessage = 512;  // a tick with more agents takes several messages
-inline constexpr std::size_t kMaxDim = 64;     // state or action
-inline constexpr std::size_t kMaxName = 256;   // bytes of any name or reason, UTF-8
+inline constexpr std::size_t kMaxDim = 64;               // state or action
+inline constexpr std::size_t kMaxName = 256;             // bytes of any name or reason, UTF-8
 
 /// Learning as the operator configured it in flashd.json ("learner"): the learner has no file of its own.
 struct LearningSettings {
-  std::string limits_offline = "td3+bc";     // "td3+bc", "bcq"
-  std::string frequency_offline = "iql";     // "iql", "bcq"
+  std::string limits_offline = "td3+bc";           // "td3+bc", "bcq"
+  std::string frequency_offline = "iql";           // "iql", "bcq"
   std::string frequency_algorithm = "q-learning";  // "q-learning", "tabular-q"
   bool double_q = true;
-  double discount = 0.99;           // FLASH Tables 8 and 10
+  double discount = 0.99;  // FLASH Tables 8 and 10
   std::uint64_t seed = 1;
-  std::uint32_t learning_starts = 100;      // trusted transitions before the first update
-  std::uint32_t updates_per_step = 1;       // online
-  std::uint32_t offline_updates = 500;      // per episode end, while OFFLINE
+  std::uint32_t learning_starts = 100;  // trusted transitions before the first update
+  std::uint32_t updates_per_step = 1;   // online
+  std::uint32_t offline_updates = 500;  // per episode end, while OFFLINE
   double publish_interval_s = 10;
   double snapshot_lifetime_s = 600;
-  std::uint32_t replay_steps = 5000;        // kept in memory per agent
+  std::uint32_t replay_steps = 5000;  // kept in memory per agent
   double store_max_mib = 256;
   double store_max_days = 30;
 };
 
 struct HelloDown {
-  std::string software;         // "flashd 0.1.0"
-  std::uint64_t epoch = 0;      // random, one per start of flashd; seq counts within it
+  std::string software;     // "flashd 0.1.0"
+  std::uint64_t epoch = 0;  // random, one per start of flashd; seq counts within it
   double period_s = 1;
   std::uint32_t episode_steps = 100;
   LearningSettings settings;
 };
 
 struct Announce {
-  std::string agent;        // "limits_4711": name within this epoch
-  std::string key;          // stable identity across restarts: "resource-limits:/system.slice/web.service"
+  std::string agent;  // "limits_4711": name within this epoch
+  std::string key;    // stable identity across restarts: "resource-limits:/system.slice/web.service"
   Task task = Task::ResourceLimits;
   std::string application;
   std::string rule;
   std::uint32_t state_dim = 0;
-  std::uint32_t action_dim = 0;              // resource-limits: knobs; cpu-frequency: levels
-  std::vector<std::string> state_names;      // of the entries, for people
-  std::uint64_t model_version = 0;           // last one accepted by flashd in this epoch, 0: none
+  std::uint32_t action_dim = 0;          // resource-limits: knobs; cpu-frequency: levels
+  std::vector<std::string> state_names;  // of the entries, for people
+  std::uint64_t model_version = 0;       // last one accepted by flashd in this epoch, 0: none
 };
 
 struct Gone {
@@ -76,20 +76,20 @@ struct Gone {
 /// One tick of one agent. The transition (s_t, a_t, r_t+1, s_t+1) is made of two steps with consecutive seq.
 struct Step {
   std::string agent;
-  std::uint64_t seq = 0;      // Decision::seq
-  std::int64_t time_us = 0;   // wall clock
+  std::uint64_t seq = 0;     // Decision::seq
+  std::int64_t time_us = 0;  // wall clock
   std::uint64_t episode = 0;
   std::uint32_t step = 0;
   Stage stage = Stage::Initialized;
   Controller controller = Controller::None;
   bool explored = false;
-  bool end_of_episode = false;    // the last step of its episode
-  std::vector<float> state;       // s_t, as the policy would see it
+  bool end_of_episode = false;  // the last step of its episode
+  std::vector<float> state;     // s_t, as the policy would see it
   bool state_trusted = false;
   /// a_t as executed: resource-limits: [-1,1] per knob; cpu-frequency: {level}. Empty: not known (observe
   /// mode, no knob, a failed write) or not executed (recommend mode): not a transition.
   std::vector<float> action;
-  std::vector<float> fallback;    // what the fallback proposed, in the same form; empty: nothing
+  std::vector<float> fallback;  // what the fallback proposed, in the same form; empty: nothing
   /// r of the previous decision, i.e. what a_(t-1) earned.
   bool reward_given = false, reward_trusted = false;
   float reward = 0;
@@ -107,8 +107,8 @@ struct Verdict {
 };
 
 struct HelloUp {
-  std::string software;   // "flash-learner 0.1.0"
-  std::string blas;       // "OpenBLAS 0.3.21 serial, SkylakeX"
+  std::string software;  // "flash-learner 0.1.0"
+  std::string blas;      // "OpenBLAS 0.3.21 serial, SkylakeX"
   std::uint64_t pid = 0;
 };
 
@@ -127,11 +127,11 @@ struct Offer {
 };
 
 struct Status {
-  std::string agent;         // empty: the learner as a whole
-  std::string doing;         // "learning offline", "learning online", "collecting: 40 of 100 transitions"
+  std::string agent;  // empty: the learner as a whole
+  std::string doing;  // "learning offline", "learning online", "collecting: 40 of 100 transitions"
   std::uint64_t transitions = 0, updates = 0, episodes = 0;
-  double loss = 0;           // of the critic, smoothed
-  double update_us = 0;      // median of recent updates
+  double loss = 0;                    // of the critic, smoothed
+  double update_us = 0;               // median of recent updates
   double rss_mib = 0, cpu_share = 0;  // whole learner only
 };
 

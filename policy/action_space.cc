@@ -13,6 +13,11 @@ bool inside(double khz, KnobRange r) {
   return khz >= r.lower * (1 - kSame) && khz <= r.upper * (1 + kSame);
 }
 
+/// Where the geometric scale begins.
+double log_floor(KnobRange r) {
+  return r.lower > 0 ? r.lower : r.upper / 1000;
+}
+
 }  // namespace
 
 bool manages(const Rule& rule, KnobKind kind) {
@@ -52,13 +57,20 @@ KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity&
 }
 
 double from_unit(double y, KnobRange range) {
-  const double share = (std::clamp(y, -1.0, 1.0) + 1) / 2;
-  return range.lower + share * (range.upper - range.lower);
+  if (y <= -1) return range.lower;
+  if (y >= 1) return range.upper;
+  const double low = log_floor(range);
+  if (!(range.upper > low)) return range.lower;
+  const double value = low * std::pow(range.upper / low, (y + 1) / 2);
+  return std::clamp(value, range.lower, range.upper);
 }
 
 double to_unit(double value, KnobRange range) {
-  if (!(range.upper > range.lower)) return 0;
-  return std::clamp(2 * (value - range.lower) / (range.upper - range.lower) - 1, -1.0, 1.0);
+  const double low = log_floor(range);
+  if (!(range.upper > low)) return 0;
+  if (!(value > low)) return -1;
+  if (value >= range.upper) return 1;
+  return std::clamp(2 * std::log(value / low) / std::log(range.upper / low) - 1, -1.0, 1.0);
 }
 
 double nearest_step(double khz, std::span<const double> steps, KnobRange range) {

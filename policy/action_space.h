@@ -37,9 +37,14 @@ KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity&
 /// Does the rule manage this knob?
 bool manages(const Rule& rule, KnobKind kind);
 
-/// [-1,1] to [lower, upper], linear; outside values are clamped. REQUIRES: the range is finite.
+/// FIRM maps actions to [lower, upper] linearly. Here the map is geometric: lower * (upper / lower)^((y + 1)
+/// / 2). A range is as wide as the node (64 MiB to 23 GiB), so that linearly one service's whole life would
+/// lie in the last half percent of the action; and what is good is a ratio (use / limit), which a geometric
+/// scale turns into a sum that a small network learns at once. docs/adr/0005-geometric-actions.md.
+/// [-1,1] to [lower, upper]; outside values are clamped; -1 and 1 give the bounds exactly. A lower bound of 0
+/// counts as a thousandth of the upper one in between. REQUIRES: the range is finite.
 double from_unit(double y, KnobRange range);
-/// The inverse, clamped to [-1,1]. A range of one point gives 0.
+/// The inverse, clamped to [-1,1]; +inf is 1. A range of one point gives 0.
 double to_unit(double value, KnobRange range);
 
 /// The hardware's step next to `khz` within the range; without steps the value clamped to the range.

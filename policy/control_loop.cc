@@ -392,7 +392,8 @@ void ControlLoop::Impl::decide(Agent& a, Decision& d, const Observation* before,
       in.memory_limit = value_in_force(*k);
       in.memory_range = knob_range(*a.rule, *k, options.capacity);
     }
-    a.state = limits_state(*a.rule, options.capacity, before, o, in.cpu_limit, in.memory_limit);
+    a.state = limits_state(*a.rule, options.capacity, before, o, {in.cpu_limit, in.cpu_range},
+                           {in.memory_limit, in.memory_range});
     a.limits.decide(in, fallback_action, fallback_words);
   } else {
     FrequencyInput in;

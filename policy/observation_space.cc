@@ -7,8 +7,8 @@ namespace flash {
 namespace {
 
 constexpr std::array<StateEntry, kLimitsStateDim> kLimits = {{
-    {"cpu_limit", "cores", "share of the node's cores, no limit is 1"},
-    {"memory_limit", "bytes", "share of the node's memory, no limit is 1"},
+    {"cpu_limit", "cores", "place in the knob's range on a log scale, [0,1]; no limit is 1"},
+    {"memory_limit", "bytes", "place in the knob's range on a log scale, [0,1]; no limit is 1"},
     {"cpu_utilization", "cores", "use / limit, at most 2"},
     {"memory_utilization", "bytes", "working set / limit, at most 2"},
     {"sp_latency", "ms", "SLO preservation of latency, [0,1], 1 without an SLO"},
@@ -70,15 +70,21 @@ std::span<const StateEntry> state_entries(Task task) {
   return kFrequency;
 }
 
+/// The scale of from_unit(), so that the action in force is an entry of the state.
+static double place(LimitInForce limit) {
+  if (std::isnan(limit.value) || !std::isfinite(limit.range.upper)) return 1;
+  return (to_unit(limit.value, limit.range) + 1) / 2;
+}
+
 StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Observation* before,
-                         const Observation& now, double cpu_limit, double memory_limit) {
+                         const Observation& now, LimitInForce cpu, LimitInForce memory) {
   Builder b;
-  const double cores = effective_cores(std::isnan(cpu_limit) ? kUnlimited : cpu_limit, node);
-  const double bytes = effective_memory(std::isnan(memory_limit) ? kUnlimited : memory_limit, node);
+  const double cores = effective_cores(std::isnan(cpu.value) ? kUnlimited : cpu.value, node);
+  const double bytes = effective_memory(std::isnan(memory.value) ? kUnlimited : memory.value, node);
   const Sample& usage = now[Signal::CpuUsage];
   const Sample& used = now[Signal::MemoryWorkingSet];
-  b.add(node.cores > 0 ? cores / node.cores : 1, true, true);
-  b.add(node.memory_bytes > 0 ? bytes / node.memory_bytes : 1, true, true);
+  b.add(place(cpu), true, true);
+  b.add(place(memory), true, true);
   b.add(std::min(2.0, usage.value_or(0) / cores), usage);
   b.add(std::isfinite(bytes) ? std::min(2.0, used.value_or(0) / bytes) : 0, used);
   add_slo(b, rule.slo, now, cpu_saturated(now, cores, rule.guards.throttled_floor));

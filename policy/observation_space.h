@@ -43,10 +43,15 @@ struct StateVector {
   std::span<const float> span() const { return {values.data(), static_cast<std::size_t>(size)}; }
 };
 
-/// Limits in force as read back (NaN: the knob does not exist; the whole node counts). `before` may be
-/// nullptr: load change is then 0 and not trusted.
+/// A limit in force as read back (NaN: the knob does not exist; the whole node counts), in its range.
+struct LimitInForce {
+  double value = 0;
+  KnobRange range;
+};
+
+/// `before` may be nullptr: load change is then 0 and not trusted.
 StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Observation* before,
-                         const Observation& now, double cpu_limit, double memory_limit);
+                         const Observation& now, LimitInForce cpu, LimitInForce memory);
 
 /// `khz` in force as read back; `range` of the knob; `cpus` how many the set has.
 StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus);

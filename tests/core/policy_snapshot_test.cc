@@ -14,7 +14,7 @@ PolicySnapshot two_layers() {
   p.scale = {2, 1};
   p.embedding = {0.5F};
   p.actor = {{3, 2, {1, 0, 0, 0, 1, 2}, {0, -3}, Activation::Relu},
-              {2, 1, {0.5F, 1}, {0.1F}, Activation::Tanh}};
+             {2, 1, {0.5F, 1}, {0.1F}, Activation::Tanh}};
   return p;
 }
 

@@ -101,7 +101,7 @@ struct RandomWorld {
       return l;
     };
     p->actor = {layer(dim, 4, Activation::Tanh),
-                 layer(4, action_dim(task), uniform(0, 1) < 0.5 ? Activation::Tanh : Activation::Linear)};
+                layer(4, action_dim(task), uniform(0, 1) < 0.5 ? Activation::Tanh : Activation::Linear)};
     return p;
   }
 

@@ -425,10 +425,10 @@ TEST_F(Seat, AValidPolicyDecidesOnceOnline) {
   l.ticks(10);
   ASSERT_EQ(l.loop->view(kWeb)->stage, Stage::Online);
   EXPECT_EQ(l.last().controller, Controller::Learned);
-  // Output 0 is the middle of [0.1, 4] cores; slew lets 1.0 double first.
-  EXPECT_NEAR(l.last().proposed[KnobKind::CpuLimit], 2.05, 1e-6);
-  l.ticks(3);
-  EXPECT_NEAR(l.cpu(), 2.05, 1e-6);
+  // Output 0 is the geometric middle of [0.1, 4] cores; slew lets 1.0 fall by a fifth first.
+  EXPECT_NEAR(l.last().proposed[KnobKind::CpuLimit], std::sqrt(0.1 * 4), 1e-6);
+  l.ticks(5);
+  EXPECT_NEAR(l.cpu(), 0.64, 1e-6) << "in whole percents";
   EXPECT_NE(l.last().controller_reason.find("policy version 3"), std::string::npos);
   ASSERT_FALSE(l.last().alternatives.empty());
   EXPECT_EQ(l.last().alternatives[0].label, "fallback");

@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024;
 const NodeCapacity kNode{4, 1024 * kMiB, 0, 0};
+constexpr KnobRange kCpu{0.25, 4}, kMemory{16 * kMiB, 1024 * kMiB};
 
 Observation service() {
   Observation o;
@@ -32,10 +33,10 @@ TEST(ObservationSpace, LimitsFollowTable7) {
   Observation before = service();
   before[Signal::RequestRate] = Sample::good(100);
   const Observation now = service();
-  const StateVector s = limits_state(rule, kNode, &before, now, 1, 256 * kMiB);
+  const StateVector s = limits_state(rule, kNode, &before, now, {1, kCpu}, {256 * kMiB, kMemory});
   ASSERT_EQ(s.size, kLimitsStateDim);
-  EXPECT_FLOAT_EQ(s.values[0], 0.25F);  // 1 of 4 cores
-  EXPECT_FLOAT_EQ(s.values[1], 0.25F);  // 256 of 1024 MiB
+  EXPECT_FLOAT_EQ(s.values[0], 0.5F);      // 1 core of 0.25 to 4
+  EXPECT_FLOAT_EQ(s.values[1], 2.0F / 3);  // 256 MiB of 16 to 1024
   EXPECT_FLOAT_EQ(s.values[2], 0.5F);
   EXPECT_FLOAT_EQ(s.values[3], 0.5F);
   EXPECT_FLOAT_EQ(s.values[4], 0.5F);   // 20 / 40 ms
@@ -47,7 +48,7 @@ TEST(ObservationSpace, LimitsFollowTable7) {
 
 TEST(ObservationSpace, NoLimitIsTheWholeNode) {
   const Observation now = service();
-  const StateVector s = limits_state({}, kNode, nullptr, now, kUnlimited, kUnlimited);
+  const StateVector s = limits_state({}, kNode, nullptr, now, {kUnlimited, kCpu}, {kUnlimited, kMemory});
   EXPECT_FLOAT_EQ(s.values[0], 1.0F);
   EXPECT_FLOAT_EQ(s.values[1], 1.0F);
   EXPECT_FLOAT_EQ(s.values[2], 0.125F);
@@ -57,12 +58,12 @@ TEST(ObservationSpace, LoadIsCpuUseWhereNoRequestsAreCounted) {
   Observation before = service(), now = service();
   before[Signal::RequestRate] = now[Signal::RequestRate] = Sample::missing();
   now[Signal::CpuUsage] = Sample::good(1.0);
-  EXPECT_FLOAT_EQ(limits_state({}, kNode, &before, now, 1, 256 * kMiB).values[6], 0.5F);
+  EXPECT_FLOAT_EQ(limits_state({}, kNode, &before, now, {1, kCpu}, {256 * kMiB, kMemory}).values[6], 0.5F);
 }
 
 TEST(ObservationSpace, TheFirstStepIsSensibleButNotTrusted) {
   const Observation now = service();
-  const StateVector s = limits_state({}, kNode, nullptr, now, 1, 256 * kMiB);
+  const StateVector s = limits_state({}, kNode, nullptr, now, {1, kCpu}, {256 * kMiB, kMemory});
   EXPECT_TRUE(s.sensible());
   EXPECT_FALSE(s.trusted());
 }
@@ -70,12 +71,12 @@ TEST(ObservationSpace, TheFirstStepIsSensibleButNotTrusted) {
 TEST(ObservationSpace, SaysWhichInputFailed) {
   Observation before = service(), now = service();
   now[Signal::MemoryWorkingSet] = Sample::missing();
-  const StateVector s = limits_state({}, kNode, &before, now, 1, 256 * kMiB);
+  const StateVector s = limits_state({}, kNode, &before, now, {1, kCpu}, {256 * kMiB, kMemory});
   EXPECT_EQ(s.not_sensible, 1U << 3);
   EXPECT_EQ(s.not_trusted, 1U << 3);
   now = service();
   now[Signal::CpuUsage].validity = Validity::Degraded;
-  const StateVector d = limits_state({}, kNode, &before, now, 1, 256 * kMiB);
+  const StateVector d = limits_state({}, kNode, &before, now, {1, kCpu}, {256 * kMiB, kMemory});
   EXPECT_TRUE(d.sensible());
   EXPECT_FALSE(d.trusted());
 }
@@ -83,7 +84,7 @@ TEST(ObservationSpace, SaysWhichInputFailed) {
 TEST(ObservationSpace, NeverHandsOutWhatIsNotFinite) {
   Observation now = service();
   now[Signal::CpuUsage] = Sample::good(std::numeric_limits<double>::infinity());
-  const StateVector s = limits_state({}, kNode, &now, now, 0, 0);
+  const StateVector s = limits_state({}, kNode, &now, now, {0, kCpu}, {0, kMemory});
   for (float v : s.span()) EXPECT_TRUE(std::isfinite(v));
 }
 
