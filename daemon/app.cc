@@ -18,6 +18,7 @@
 #include "actuators/restore.h"
 #include "daemon/dbus_service.h"
 #include "daemon/drivers.h"
+#include "daemon/journal.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/restore_policy.h"
@@ -93,6 +94,9 @@ class App {
   Result<void> reload();
   void on_tick();
   void on_changed(TargetId id, AgentChange change);
+  std::vector<Degraded> degraded() const;
+  void record(Now now);
+  void configure_journal();
   void on_decided(const Target& target, const Decision& decision);
   void say_degraded();
   void say_status();
@@ -113,6 +117,7 @@ class App {
   std::string bus_trouble_;
   std::string state_directory_;
   std::unique_ptr<Node> node_;
+  DecisionJournal journal_;
   std::unique_ptr<DbusService> service_;
   Duration next_tick_{};
   std::uint64_t ticks_ = 0;
@@ -187,7 +192,7 @@ void App::offer_service() {
   callbacks.now = read_clocks;
   callbacks.reload = [this] { return reload(); };
   callbacks.verify = [this] { return node_->actuator().verify(); };
-  callbacks.degraded = [this] { return node_->degraded(); };
+  callbacks.degraded = [this] { return degraded(); };
   callbacks.learner = [] { return std::string("absent"); };
   callbacks.period = [this] { return config_.period; };
   callbacks.ticks = [this] { return ticks_; };
@@ -244,6 +249,7 @@ Result<void> App::start() {
   state_directory_ = line_.state_directory.empty() ? config_.state_directory : line_.state_directory;
   NodeOptions options{HostRoot(line_.root), state_directory_, ready ? bus_ : nullptr, line_.dry_run};
   FLASH_TRY(node_, Node::open(std::move(options), config_, std::move(events)));
+  configure_journal();
   if (!line_.dry_run) take_over();
   LedgerRestore orphans;
   orphans.report = node_->start(read_clocks());
@@ -334,6 +340,7 @@ void App::on_tick() {
   if (report.failures > 0)
     log(LOG_DEBUG, std::to_string(report.failures) + " knob writes failed in this tick");
   // A tick that comes late is not made up for: the next one is a whole number of periods later.
+  record(now);
   next_tick_ += config_.period;
   const Duration after = read_clocks().mono;
   while (next_tick_ <= after) {
@@ -401,9 +408,33 @@ void App::on_decided(const Target& target, const Decision& decision) {
   }
 }
 
+std::vector<Degraded> App::degraded() const {
+  std::vector<Degraded> all = node_->degraded();
+  if (!journal_.trouble().empty()) all.push_back({"journal", journal_.trouble()});
+  return all;
+}
+
+void App::configure_journal() {
+  JournalOptions options = config_.journal;
+  if (options.directory.empty()) options.directory = state_directory_ + "/journal";
+  if (line_.dry_run) options.enabled = false;  // it leaves nothing behind
+  journal_.configure(std::move(options));
+}
+
+// When the knobs are set: no decision waits for its record.
+void App::record(Now now) {
+  const ControlLoop& loop = node_->loop();
+  for (TargetId id : loop.agents()) {
+    const auto* history = loop.history(id);
+    if (!history || history->empty() || history->back().at.mono != now.mono) continue;
+    if (const auto view = loop.view(id)) journal_.add(history->back(), *view->target);
+  }
+  journal_.flush(now);
+}
+
 void App::say_degraded() {
   std::set<std::string> now;
-  for (const Degraded& d : node_->degraded()) now.insert(d.part + ": " + d.reason);
+  for (const Degraded& d : degraded()) now.insert(d.part + ": " + d.reason);
   if (!bus_trouble_.empty()) now.insert("bus: " + bus_trouble_);
   for (const std::string& text : now)
     if (!said_degraded_.count(text)) log(LOG_WARNING, text, {{"MESSAGE_ID", std::string(kMessageDegraded)}});
@@ -439,6 +470,7 @@ Result<void> App::reload() {
     log(LOG_WARNING, key + " changed; that takes effect when flashd is restarted");
   config_ = std::move(*loaded.config);
   node_->reconfigure(read_clocks(), config_);
+  configure_journal();
   if (service_) service_->manager_changed();
   sd_notify(0, "READY=1");
   say_status();

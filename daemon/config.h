@@ -15,6 +15,7 @@
 
 #include "core/rule.h"
 #include "core/time.h"
+#include "daemon/journal.h"
 #include "policy/control_loop.h"
 
 namespace flash {
@@ -42,6 +43,7 @@ struct DaemonConfig {
   std::string state_directory = "/var/lib/flashd";
   StatsdEndpoints statsd;
   RestoreOptions restore;
+  JournalOptions journal;
   std::vector<std::shared_ptr<const Rule>> rules;  // by falling priority, then by name: the first match wins
 };
 

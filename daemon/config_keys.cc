@@ -205,6 +205,10 @@ std::optional<std::string> check_directory(std::string_view v) {
   return std::nullopt;
 }
 
+std::optional<std::string> check_directory_or_none(std::string_view v) {
+  return v.empty() ? std::nullopt : check_directory(v);
+}
+
 std::optional<std::string> check_socket(std::string_view v) {
   if (v.empty()) return std::nullopt;
   if (v.size() > 107) return "is longer than a socket's path may be (107 bytes, unix(7))";
@@ -309,6 +313,25 @@ std::vector<ConfigKey> make_table() {
                                        .check = check_udp,
                                        .form = "ADDRESS:PORT on loopback, or empty",
                                        .meaning = "UDP address to listen on; empty switches it off."}));
+
+  object("/journal", "The record of every decision, for flashd --replay. About 3 KiB per decision.");
+  t.push_back(bound(FIELD(config.journal.enabled),
+                    {.pointer = "/journal/enabled", .type = KeyType::Boolean, .meaning = "Keep it."}));
+  t.push_back(bound<kMiBScale>(FIELD(config.journal.max_bytes),
+                               {.pointer = "/journal/max_mib",
+                                .type = KeyType::Number,
+                                .min = 1,
+                                .max = 1e6,
+                                .unit = "MiB",
+                                .meaning = "Size of all its files together; the oldest go first. 64 MiB hold "
+                                           "six hours of one target at one tick per second."}));
+  t.push_back(bound(FIELD(config.journal.directory),
+                    {.pointer = "/journal/path",
+                     .type = KeyType::Text,
+                     .check = check_directory_or_none,
+                     .form = "absolute path or empty",
+                     .meaning = "Its directory; empty: the directory journal in state_directory. Another one "
+                                "must be writable for the service (ReadWritePaths=)."}));
 
   object("/restore", "What happens to the knobs when the daemon goes away.");
   t.push_back(choice<OnExit>(FIELD(config.restore.stop),

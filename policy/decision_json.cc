@@ -70,7 +70,7 @@ std::string_view to_string(Verdict verdict) {
   return verdict == Verdict::Changed ? "changed" : "refused";
 }
 
-json to_json(const Decision& d, const Target& target) {
+json to_json(const Decision& d, const Target& target, WithWords with) {
   json out = json::object();
   const std::int64_t us =
       std::chrono::duration_cast<std::chrono::microseconds>(d.at.wall.time_since_epoch()).count();
@@ -124,7 +124,7 @@ json to_json(const Decision& d, const Target& target) {
                         {"asked", number(o.asked)},
                         {"executed", number(o.executed)},
                         {"message", o.message}});
-  out["words"] = words(d, target);
+  if (with == WithWords::Yes) out["words"] = words(d, target);
   return out;
 }
 

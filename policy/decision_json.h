@@ -26,7 +26,10 @@
 
 namespace flash {
 
-nlohmann::json to_json(const Decision& decision, const Target& target);
+/// The words can be made again from the rest; the journal goes without.
+enum class WithWords : bool { No, Yes };
+
+nlohmann::json to_json(const Decision& decision, const Target& target, WithWords with = WithWords::Yes);
 /// One line.
 std::string to_json_text(const Decision& decision, const Target& target);
 std::string_view to_string(Verdict verdict);  // "changed", "refused"
