@@ -12,6 +12,7 @@
 #include "policy/fallback_frequency.h"
 #include "policy/fallback_limits.h"
 #include "policy/guard.h"
+#include "policy/learning_view.h"
 #include "policy/observation_space.h"
 #include "policy/reward.h"
 #include "policy/words.h"
@@ -167,6 +168,9 @@ struct ControlLoop::Impl {
     return static_cast<std::size_t>(std::max(rule.profile.window_episodes, 1)) *
            static_cast<std::size_t>(std::max(options.episode_steps, 1));
   }
+  std::uint32_t episode_steps() const {
+    return static_cast<std::uint32_t>(std::max(options.episode_steps, 1));
+  }
   std::size_t history_size() const { return std::max<std::size_t>(options.history, 2); }
 
   void fire(Agent& a) {
@@ -224,7 +228,15 @@ struct ControlLoop::Impl {
     d.controller_reason.clear();
     d.explanation.clear();
     d.explored = false;
+    d.exploration.clear();
+    d.model_version = 0;
     d.alternatives.clear();
+    d.attributions.clear();
+    d.learning.state.clear();
+    d.learning.state_trusted = false;
+    d.learning.action.clear();
+    d.learning.fallback.clear();
+    d.learning.end_of_episode = false;
     d.verdicts.clear();
     d.outcomes.clear();
     d.reward = Reward{};
@@ -241,6 +253,7 @@ struct ControlLoop::Impl {
   void arbitrate();
   void ask(Agent& a, Decision& d, std::span<const KnobView> knobs, Now now);
   TickReport act(Now now);
+  void settle(Agent& a, Decision& d);
   TickReport tick(Now now);
 };
 
@@ -289,13 +302,13 @@ void ControlLoop::Impl::reward(Agent& a, Decision& d, const Observation* before,
 }
 
 void ControlLoop::Impl::lifecycle(Agent& a, Now now) {
-  if (a.step < static_cast<std::uint32_t>(std::max(options.episode_steps, 1))) return;
+  if (a.step < episode_steps()) return;
   a.step = 0;
   ++a.episode;
   a.change.episode = true;
   LifecycleInput in;
   in.rewards = a.proof.stats();
-  in.min_rewards = (static_cast<std::size_t>(std::max(options.episode_steps, 1)) + 1) / 2;
+  in.min_rewards = (static_cast<std::size_t>(episode_steps()) + 1) / 2;
   in.policy_ready = a.snapshot && a.snapshot->expires > now.wall;
   const Stage next = next_stage(a.stage, in, a.rule->profile);
   if (next == a.stage) return;
@@ -408,12 +421,16 @@ void ControlLoop::Impl::decide(Agent& a, Decision& d, const Observation* before,
     a.state = frequency_state(*a.rule, o, in.khz, in.range, in.cpus);
     decide_frequency(in, fallback_action, fallback_words, fallback_alternatives);
   }
+  d.learning.state.assign(a.state.span().begin(), a.state.span().end());
+  d.learning.state_trusted = a.state.trusted();
+  to_network_form(*a.rule, options.capacity, fallback_action, d.contexts, d.learning.fallback);
 
   Controller controller = Controller::None;
   if (d.mode == Mode::Observe) {
     d.controller_reason += "mode observe: sensed and recorded only";
   } else if (learned(a, d, knobs, now)) {
     controller = Controller::Learned;
+    d.model_version = a.snapshot->version;
     appendf(d.explanation, "Policy version %llu chose", static_cast<unsigned long long>(a.snapshot->version));
     for (const auto& row : knob_table())
       if (d.proposed.has(row.kind)) {
@@ -578,6 +595,19 @@ TickReport ControlLoop::Impl::act(Now now) {
   return report;
 }
 
+/// What is in force from now on, and so what the next reward is earned by.
+void ControlLoop::Impl::settle(Agent& a, Decision& d) {
+  a.in_force_before = a.in_force;
+  a.in_force = d.current;
+  for (const KnobOutcome& o : d.outcomes) {
+    if (o.status == WriteStatus::Written) a.in_force.set(o.knob, o.executed);
+    // What a failed write left behind is read back in the next tick; until then it is not known.
+    if (o.status == WriteStatus::Failed || o.status == WriteStatus::Undone) a.in_force.clear(o.knob);
+  }
+  a.in_control = may_write(a);
+  if (a.in_control) to_network_form(*a.rule, options.capacity, a.in_force, d.contexts, d.learning.action);
+}
+
 TickReport ControlLoop::Impl::tick(Now now) {
   for (const auto& a : agents)
     if (a->held && a->held_until_mono && *a->held_until_mono <= now.mono) end_hold(*a);
@@ -608,6 +638,8 @@ TickReport ControlLoop::Impl::tick(Now now) {
       const double value = value_in_force(k);
       if (!std::isnan(value)) d.current.set(k.kind, value);
     }
+    d.learning.end_of_episode = a.step >= episode_steps();
+    fill_contexts(*a.rule, options.capacity, knobs, d.contexts);
     decide(a, d, before, knobs, now);
     guard(a, d, knobs);
   }
@@ -619,14 +651,7 @@ TickReport ControlLoop::Impl::tick(Now now) {
   for (const auto& p : agents) {
     Agent& a = *p;
     Decision& d = a.history.back();
-    a.in_force_before = a.in_force;
-    a.in_force = d.current;
-    for (const KnobOutcome& o : d.outcomes) {
-      if (o.status == WriteStatus::Written) a.in_force.set(o.knob, o.executed);
-      // What a failed write left behind is read back in the next tick; until then it is not known.
-      if (o.status == WriteStatus::Failed || o.status == WriteStatus::Undone) a.in_force.clear(o.knob);
-    }
-    a.in_control = may_write(a);
+    settle(a, d);
     if (events.decided) events.decided(a.target, d);
   }
   for (const auto& a : agents) fire(*a);

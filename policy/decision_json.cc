@@ -5,6 +5,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "policy/observation_space.h"
 #include "policy/words.h"
 
 namespace flash {
@@ -64,6 +65,31 @@ json target_json(const Target& t) {
   return out;
 }
 
+json floats(const std::vector<float>& v) {
+  if (v.empty()) return nullptr;
+  json out = json::array();
+  for (float x : v) out.push_back(number(x));
+  return out;
+}
+
+json ranges_json(const Decision& d) {
+  json out = json::object();
+  for (const KnobContext& c : d.contexts)
+    out[std::string(traits(c.knob).name)] = {
+        {"lower", number(c.lower)}, {"upper", number(c.upper)}, {"steps", c.steps}};
+  return out;
+}
+
+/// An object keeps its keys sorted; readers take the entries' order from state_entries().
+json state_json(const Decision& d, Task task) {
+  const std::vector<float>& state = d.learning.state;
+  const auto entries = state_entries(task);
+  if (state.size() != entries.size()) return nullptr;
+  json out = json::object();
+  for (std::size_t i = 0; i < state.size(); ++i) out[std::string(entries[i].name)] = number(state[i]);
+  return out;
+}
+
 }  // namespace
 
 std::string_view to_string(Verdict verdict) {
@@ -106,6 +132,18 @@ json to_json(const Decision& d, const Target& target, WithWords with) {
   out["allowed"] = action(d.allowed);
   out["explanation"] = d.explanation;
   out["explored"] = d.explored;
+  out["exploration"] = d.exploration;
+  out["model_version"] = d.model_version;
+  out["state"] = state_json(d, target.task());
+  out["learning"] = {{"state_trusted", d.learning.state_trusted},
+                     {"end_of_episode", d.learning.end_of_episode},
+                     {"action", floats(d.learning.action)},
+                     {"fallback", floats(d.learning.fallback)}};
+  out["ranges"] = ranges_json(d);
+  json& attributions = out["attributions"] = json::array();
+  for (const Attribution& a : d.attributions)
+    attributions.push_back(
+        {{"entry", text(a.entry)}, {"value", number(a.value)}, {"weight", number(a.weight)}});
   json& alternatives = out["alternatives"] = json::array();
   for (const Alternative& a : d.alternatives)
     alternatives.push_back({{"label", a.label}, {"action", action(a.action)}, {"value", number(a.value)}});

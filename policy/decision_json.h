@@ -8,14 +8,19 @@
 //   observation {SIGNAL: {value, unit, validity}}, signals that are missing are left out
 //   reward      {value, slo_preservation, utilization, ips_gain, power_cost, trusted}, null before the first
 //   current, proposed, allowed   {KNOB: value}
-//   explanation, explored
+//   explanation, explored, exploration (what was varied and why it was allowed), model_version (0: no policy)
 //   alternatives [{label, action{KNOB: value}, value}]
+//   attributions [{entry, value, weight}], most important first; learned decisions only
+//   ranges       {KNOB: {lower, upper, steps}} as they were when this was decided
+//   state        {ENTRY: value}, entries in the order of policy/observation_space.h
+//   learning     {state_trusted, end_of_episode, action, fallback}: the last two in the networks' form
+//                (resource-limits: [-1,1] per knob, cpu-frequency: [level]), null: not known or not executed
 //   verdicts     [{guard, knob, verdict, before, after, reason}]
 //   outcomes     [{knob, status, asked, executed, message}]
 //   words        the whole decision as a paragraph for people
 //
-// Numbers are in natural units (cores, bytes, kHz, ms). "No limit" is the string "max"; what is not known
-// (NaN) is null.
+// Numbers keep full precision (a float comes back as the same float) and are in natural units (cores, bytes,
+// kHz, ms). "No limit" is the string "max"; what is not known (NaN) is null.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

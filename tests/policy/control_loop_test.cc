@@ -389,6 +389,56 @@ TEST(ControlLoop, GivesOutNoMemoryThatTheNodeDoesNotHave) {
   EXPECT_EQ(l.last(kWeb).verdicts.back().verdict, Verdict::Refused);
 }
 
+TEST(ControlLoop, TellsLearningWhatWasInForceAndWhatTheFallbackWanted) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  l.usage = 3.0;
+  l.tick();
+  const LearningView& v = l.last().learning;
+  // The fallback wants 3.0 / 0.7 = 4.29, at most 4 cores; the slew guard lets 1.0 double. Range [0.1, 4].
+  ASSERT_EQ(v.fallback.size(), 2u);
+  EXPECT_FLOAT_EQ(v.fallback[0], 1);
+  ASSERT_EQ(v.action.size(), 2u);
+  EXPECT_NEAR(v.action[0], to_unit(2.0, {0.1, 4}), 1e-6);
+  EXPECT_EQ(v.action[1], 0.0F) << "memory is not managed";
+  ASSERT_EQ(v.state.size(), static_cast<std::size_t>(kLimitsStateDim));
+  EXPECT_FLOAT_EQ(v.state[0], 0.25F) << "the state is what was there before the action";
+  EXPECT_FALSE(v.state_trusted) << "no load change in the first step";
+  ASSERT_EQ(l.last().contexts.size(), 1u);
+  EXPECT_EQ(l.last().contexts[0].upper, 4);
+  l.tick();
+  EXPECT_TRUE(l.last().learning.state_trusted);
+}
+
+TEST(ControlLoop, LearningGetsNoActionThatWasNotExecuted) {
+  Loop l;
+  l.add(cpu_rule(Mode::Recommend));
+  l.ticks(3);
+  EXPECT_TRUE(l.last().learning.action.empty());
+  EXPECT_FALSE(l.last().learning.state.empty());
+  EXPECT_FALSE(l.last().learning.fallback.empty());
+}
+
+TEST(ControlLoop, LearningGetsNoActionWhereAWriteFailed) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  l.actuator.fail_writes(kWeb, "Permission denied");
+  l.tick();
+  EXPECT_TRUE(l.last().learning.action.empty());
+  l.actuator.fail_writes(kWeb, "");
+  l.tick();
+  EXPECT_FALSE(l.last().learning.action.empty());
+}
+
+TEST(ControlLoop, MarksTheLastStepOfAnEpisode) {
+  Loop l;
+  l.add(cpu_rule(Mode::Control));
+  for (int i = 0; i < 25; ++i) {
+    l.tick();
+    EXPECT_EQ(l.last().learning.end_of_episode, l.last().step == 9) << i;
+  }
+}
+
 struct Seat : ::testing::Test {
   Seat() {
     auto rule = cpu_rule(Mode::Control);

@@ -45,18 +45,24 @@ Decision decision() {
   d.verdicts.push_back(
       {"slew", KnobKind::CpuLimit, Verdict::Changed, 1.29, 3.2, "may shrink by at most 20 % per step"});
   d.outcomes.push_back({KnobKind::CpuLimit, WriteStatus::Written, 3.2, 3.2, ""});
+  d.contexts.push_back({KnobKind::CpuLimit, 0.1, 4, {}});
+  d.learning.state = {1, 0.1F, 0.3F, 0.2F, 1, 1, -1.0F / 3};
+  d.learning.state_trusted = true;
+  d.learning.fallback = {0.1F, 0};
+  d.attributions.push_back({"cpu_utilization", 0.3F, -1.5});
   return d;
 }
 
 TEST(DecisionJson, HasItsDocumentedKeys) {
   const nlohmann::json j = to_json(decision(), web());
-  for (const char* key : {"seq",         "time",       "time_us",           "target",   "stage",
-                          "mode",        "controller", "controller_reason", "episode",  "step",
-                          "observation", "reward",     "current",           "proposed", "allowed",
-                          "explanation", "explored",   "alternatives",      "verdicts", "outcomes",
-                          "words"})
+  for (const char* key : {"seq",         "time",         "time_us",           "target",   "stage",
+                          "mode",        "controller",   "controller_reason", "episode",  "step",
+                          "observation", "reward",       "current",           "proposed", "allowed",
+                          "explanation", "explored",     "alternatives",      "verdicts", "outcomes",
+                          "words",       "state",        "learning",          "ranges",   "attributions",
+                          "exploration", "model_version"})
     EXPECT_TRUE(j.contains(key)) << key;
-  EXPECT_EQ(j.size(), 21u) << "a new key needs a line in decision_json.h";
+  EXPECT_EQ(j.size(), 27u) << "a new key needs a line in decision_json.h";
   EXPECT_EQ(j["time"], "2023-11-14T22:13:20.250000Z");
   EXPECT_EQ(j["stage"], "offline");
   EXPECT_EQ(j["target"]["agent"], "limits_7");
@@ -75,6 +81,17 @@ TEST(DecisionJson, WritesUnlimitedAsMaxAndUnknownAsNull) {
   EXPECT_EQ(j["observation"]["latency.p99"]["validity"], "invalid");
   EXPECT_FALSE(j["observation"].contains("memory.usage")) << "missing signals are left out";
   EXPECT_FALSE(j["current"].contains("memory-limit"));
+}
+
+TEST(DecisionJson, LearningsNumbersComeBackAsTheyWere) {
+  const nlohmann::json j = nlohmann::json::parse(to_json_text(decision(), web()));
+  EXPECT_EQ(j["state"]["load_change"].get<float>(), -1.0F / 3);
+  EXPECT_EQ(j["state"]["memory_limit"].get<float>(), 0.1F);
+  EXPECT_EQ(j["learning"]["fallback"].get<std::vector<float>>(), (std::vector<float>{0.1F, 0}));
+  EXPECT_EQ(j["learning"]["action"], nullptr) << "not executed";
+  EXPECT_EQ(j["learning"]["state_trusted"], true);
+  EXPECT_EQ(j["ranges"]["cpu-limit"]["upper"], 4);
+  EXPECT_EQ(j["attributions"][0]["entry"], "cpu_utilization");
 }
 
 TEST(DecisionJson, HasNoRewardBeforeTheFirst) {

@@ -1,0 +1,30 @@
+// Purpose: the step as learning sees it: actions in the networks' own form, from the values that were really
+// in force. What cannot be said in that form is left empty, so that nothing is learned from it.
+// Ownership: none. Thread rule: pure functions.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/decision.h"
+#include "core/knob.h"
+#include "core/rule.h"
+#include "policy/node_capacity.h"
+#include "policy/observation_space.h"
+
+namespace flash {
+
+/// Range and steps of each knob, so that a decision can be replayed without the machine. The vectors of
+/// `contexts` keep their memory.
+void fill_contexts(const Rule& rule, const NodeCapacity& node, std::span<const KnobView> knobs,
+                   std::vector<KnobContext>& contexts);
+
+/// `action` as the networks have it, appended to `out`: resource-limits [-1,1] per knob of kLimitsActions, 0
+/// for one that the rule does not manage or that is not there; cpu-frequency {level}. False (and `out` is
+/// empty) when a managed knob's value is not known, or is "no limit" although the range ends below the node:
+/// no output of a policy means that. A value outside of its range counts as the range's end: the guards bring
+/// it there, and would from that output, too.
+bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& action,
+                     std::span<const KnobContext> contexts, std::vector<float>& out);
+
+}  // namespace flash

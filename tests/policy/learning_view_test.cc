@@ -1,0 +1,96 @@
+#include "policy/learning_view.h"
+
+#include <gtest/gtest.h>
+
+#include "policy/action_space.h"
+
+namespace flash {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+struct LearningForm : ::testing::Test {
+  LearningForm() {
+    rule.cpu.min_cores = 1;
+    rule.cpu.max_cores = 3;
+    node.cores = 4;
+    node.memory_bytes = 8 * kGiB;
+    KnobView cpu;
+    cpu.kind = KnobKind::CpuLimit;
+    knobs = {cpu};
+    rule.memory.manage = false;
+  }
+  bool form(std::initializer_list<std::pair<KnobKind, double>> values) {
+    Action action;
+    for (const auto& [kind, value] : values) action.set(kind, value);
+    fill_contexts(rule, node, knobs, contexts);
+    return to_network_form(rule, node, action, contexts, out);
+  }
+  Rule rule;
+  NodeCapacity node;
+  std::vector<KnobView> knobs;
+  std::vector<KnobContext> contexts;
+  std::vector<float> out;
+};
+
+TEST_F(LearningForm, IsRelativeToTheRangeWithZeroForWhatIsNotManaged) {
+  ASSERT_TRUE(form({{KnobKind::CpuLimit, 2.5}}));
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_FLOAT_EQ(out[0], 0.5F);
+  EXPECT_EQ(out[1], 0.0F);
+}
+
+TEST_F(LearningForm, IsTheInverseOfWhatThePolicyDoes) {
+  for (double y : {-1.0, -0.25, 0.0, 0.7, 1.0}) {
+    ASSERT_TRUE(form({{KnobKind::CpuLimit, from_unit(y, {1, 3})}}));
+    EXPECT_NEAR(out[0], y, 1e-6);
+  }
+}
+
+TEST_F(LearningForm, ValuesOutsideCountAsTheRangesEnd) {
+  ASSERT_TRUE(form({{KnobKind::CpuLimit, 0.2}}));
+  EXPECT_EQ(out[0], -1.0F);
+  ASSERT_TRUE(form({{KnobKind::CpuLimit, 3.9}}));
+  EXPECT_EQ(out[0], 1.0F);
+}
+
+TEST_F(LearningForm, IsEmptyWhereAManagedValueIsNotKnown) {
+  EXPECT_FALSE(form({}));
+  EXPECT_TRUE(out.empty());
+  rule.memory.manage = true;
+  knobs.emplace_back().kind = KnobKind::MemoryLimit;
+  EXPECT_FALSE(form({{KnobKind::CpuLimit, 2}}));
+  EXPECT_TRUE(out.empty()) << "half an action is none";
+}
+
+TEST_F(LearningForm, NoLimitIsTheRangesEndOnlyWhereTheRangeReachesTheNode) {
+  EXPECT_FALSE(form({{KnobKind::CpuLimit, kUnlimited}})) << "the range ends at 3 of 4 cores";
+  rule.cpu.max_cores = kUnlimited;
+  ASSERT_TRUE(form({{KnobKind::CpuLimit, kUnlimited}}));
+  EXPECT_EQ(out[0], 1.0F);
+}
+
+TEST_F(LearningForm, AnEndlessRangeIsNotActedOn) {
+  rule.memory.manage = true;
+  node.memory_bytes = 0;
+  knobs.emplace_back().kind = KnobKind::MemoryLimit;
+  ASSERT_TRUE(form({{KnobKind::CpuLimit, 2}, {KnobKind::MemoryLimit, kGiB}}));
+  EXPECT_EQ(out[1], 0.0F);
+}
+
+TEST_F(LearningForm, AFrequencyIsItsLevel) {
+  rule.task = Task::CpuFrequency;
+  KnobView f;
+  f.kind = KnobKind::CpuFrequency;
+  f.lower = 1e6;
+  f.upper = 3e6;
+  f.steps = {1e6, 2e6, 3e6};
+  knobs = {f};
+  ASSERT_TRUE(form({{KnobKind::CpuFrequency, 2e6}}));
+  EXPECT_EQ(out, std::vector<float>{5});
+  EXPECT_EQ(contexts[0].steps, f.steps);
+  EXPECT_FALSE(form({}));
+}
+
+}  // namespace
+}  // namespace flash
