@@ -15,13 +15,17 @@ class Random {
   /// An independent stream for part `index` of what this seed stands for.
   Random fork(std::uint64_t index) const { return Random(mix(state_ ^ mix(index + 0x632be59bd9b4e019ULL))); }
 
+  /// Random(state()) goes on where this one is.
+  std::uint64_t state() const { return state_; }
+
   std::uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15ULL); }
   /// [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
   /// [0, n). REQUIRES: n > 0.
   std::uint64_t below(std::uint64_t n) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>(next()) * n) >> 64);
   }
   /// Standard normal (Box-Muller; the second of each pair is thrown away).
   double normal() {
