@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -29,7 +30,7 @@ inline constexpr std::size_t kMaxMessage = 256 * 1024;  // bytes; also the socke
 inline constexpr std::size_t kMaxAgents = 16384;
 inline constexpr std::size_t kMaxStepsPerMessage = 512;  // a tick with more agents takes several messages
 inline constexpr std::size_t kMaxDim = 64;               // state or action
-inline constexpr std::size_t kMaxName = 256;             // bytes of any name or reason, UTF-8
+inline constexpr std::size_t kMaxName = 256;  // bytes of any name or reason: UTF-8, no control characters
 
 /// Learning as the operator configured it in flashd.json ("learner"): the learner has no file of its own.
 struct LearningSettings {
@@ -76,7 +77,7 @@ struct Gone {
 /// One tick of one agent. The transition (s_t, a_t, r_t+1, s_t+1) is made of two steps with consecutive seq.
 struct Step {
   std::string agent;
-  std::uint64_t seq = 0;     // Decision::seq
+  std::uint64_t seq = 0;     // from 1, grows within an epoch also where an agent of that name comes back
   std::int64_t time_us = 0;  // wall clock
   std::uint64_t episode = 0;
   std::uint32_t step = 0;
@@ -138,12 +139,23 @@ struct Status {
 using Down = std::variant<HelloDown, Announce, Gone, Steps, Verdict>;
 using Up = std::variant<HelloUp, Stored, Acknowledge, Offer, Status>;
 
-/// REQUIRES: within the bounds above (asserted).
+/// Within the bounds above? EINVAL names the field: "steps[3].state: 70 numbers, at most 64".
+Result<void> validate(const Down& message);
+Result<void> validate(const Up& message);
+
+/// REQUIRES: validate() passes (asserted). Steps may come out longer than kMaxMessage: see join_steps().
 std::string encode(const Down& message);
 std::string encode(const Up& message);
 
-/// EINVAL names the field: "steps[3].state: 70 numbers, at most 64"; EPROTONOSUPPORT: another version;
-/// EMSGSIZE: too long. Unknown keys are an error too: both ends come from one release.
+/// encode(Steps) in two halves, for a backlog that keeps its steps ready to send.
+/// REQUIRES: encode_step: as encode(). join_steps: 1 to kMaxStepsPerMessage results of encode_step().
+std::string encode_step(const Step& step);
+std::string join_steps(std::span<const std::string_view> steps);
+inline constexpr std::size_t kStepsOverhead = 32;  // bytes that join_steps() adds at most
+
+/// EINVAL: not a message, or not within the bounds; the field is named. EPROTONOSUPPORT: another version.
+/// EMSGSIZE: too long. Unknown, missing and doubled keys are errors too: both ends come from one release.
+/// Never throws; memory stays within a small multiple of the message's own length.
 Result<Down> decode_down(std::string_view bytes);
 Result<Up> decode_up(std::string_view bytes);
 

@@ -24,7 +24,7 @@ enum class SendStatus : std::uint8_t { Sent, Full };
 class Connection {
  public:
   Connection() = default;
-  explicit Connection(int fd) : fd_(fd) {}
+  explicit Connection(int fd);  // takes it over
   Connection(Connection&& other) noexcept;
   Connection& operator=(Connection&& other) noexcept;
   ~Connection();
