@@ -50,8 +50,6 @@ struct DbusCallbacks {
   std::function<void(const ChangeRecord&)> log;
 };
 
-struct DbusTables;
-
 class DbusService {
  public:
   /// Puts the object tree on the bus. Does not ask for the name: see acquire_name().
@@ -69,9 +67,9 @@ class DbusService {
   /// The global mode or the kill switch changed other than by a call on the bus (reload by signal).
   void manager_changed() noexcept;
 
+  struct Impl;  // daemon/dbus_impl.h
+
  private:
-  friend struct DbusTables;  // the C callbacks behind the vtables
-  struct Impl;
   explicit DbusService(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

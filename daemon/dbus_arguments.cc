@@ -1,0 +1,141 @@
+#include "daemon/dbus_arguments.h"
+
+#include <charconv>
+
+namespace flash::dbus {
+namespace {
+
+// Bytes of the UTF-8 sequence that starts at text[i], 0 if it is none (RFC 3629: no overlong forms, no
+// surrogates, at most U+10FFFF).
+std::size_t utf8_sequence(std::string_view text, std::size_t i) {
+  auto byte = [&](std::size_t k) {
+    return static_cast<unsigned char>(i + k < text.size() ? text[i + k] : 0);
+  };
+  const unsigned char b = byte(0);
+  if (b < 0x80) return 1;
+  std::size_t length = b >= 0xc2 && b <= 0xdf   ? 2
+                       : b >= 0xe0 && b <= 0xef ? 3
+                       : b >= 0xf0 && b <= 0xf4 ? 4
+                                                : 0;
+  for (std::size_t k = 1; k < length; ++k)
+    if ((byte(k) & 0xc0) != 0x80) return 0;
+  if ((b == 0xe0 && byte(1) < 0xa0) || (b == 0xed && byte(1) > 0x9f) || (b == 0xf0 && byte(1) < 0x90) ||
+      (b == 0xf4 && byte(1) > 0x8f))
+    return 0;
+  return length;
+}
+
+/// Names come from cgroup paths, which are bytes; one that is not UTF-8 would make sd-bus refuse the whole
+
+/// The inverse of agent_name().
+std::optional<TargetId> id_from_name(std::string_view name) {
+  for (TargetKind kind : {TargetKind::Cgroup, TargetKind::CpuSet}) {
+    const std::string prefix = kind == TargetKind::Cgroup ? "limits_" : "frequency_";
+    if (name.substr(0, prefix.size()) != prefix) continue;
+    const std::string_view digits = name.substr(prefix.size());
+    TargetId id{kind, 0};
+    const char* end = digits.data() + digits.size();
+    auto [p, ec] = std::from_chars(digits.data(), end, id.value);
+    if (ec == std::errc{} && p == end && agent_name(id) == name) return id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Failure invalid(std::string text) {
+  return {SD_BUS_ERROR_INVALID_ARGS, std::move(text)};
+}
+
+std::string quoted(std::string_view text) {
+  return "'" + std::string(text) + "'";
+}
+
+std::string to_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t n = text[i] == '\0' ? 0 : utf8_sequence(text, i);
+    if (n == 0) {
+      out += "\xef\xbf\xbd";
+      ++i;
+    } else {
+      out += text.substr(i, n);
+      i += n;
+    }
+  }
+  return out;
+}
+
+bool printable(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t n = utf8_sequence(text, i);
+    const auto b = static_cast<unsigned char>(text[i]);
+    if (n == 0 || b < 0x20 || b == 0x7f) return false;
+    if (n == 2 && b == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0) return false;
+    i += n;
+  }
+  return true;
+}
+
+std::string agent_path(TargetId id) {
+  return std::string(kAgents) + "/" + agent_name(id);
+}
+
+std::optional<TargetId> id_from_path(std::string_view path) {
+  const std::string prefix = std::string(kAgents) + "/";
+  if (path.substr(0, prefix.size()) != prefix) return std::nullopt;
+  return id_from_name(path.substr(prefix.size()));
+}
+
+std::uint64_t microseconds(WallTime t) {
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(t.time_since_epoch()).count();
+  return us > 0 ? static_cast<std::uint64_t>(us) : 0;
+}
+std::uint64_t microseconds(Duration d) {
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(d).count();
+  return us > 0 ? static_cast<std::uint64_t>(us) : 0;
+}
+
+std::string_view without_slash(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  return path;
+}
+
+bool matches(int tier, std::string_view wanted, const Target& t) {
+  switch (tier) {
+    case 0:
+      return wanted == agent_name(t.id) || wanted == agent_path(t.id);
+    case 1:
+      return wanted == t.name || (!t.cgroup.empty() && without_slash(wanted) == without_slash(t.cgroup)) ||
+             (!t.unit.empty() && (wanted == t.unit || std::string(wanted) + ".service" == t.unit)) ||
+             (!t.container.runtime.empty() &&
+              (wanted == t.container.name || wanted == t.container.id ||
+               // Short ids as container tools print them.
+               (wanted.size() >= 12 && std::string_view(t.container.id).substr(0, wanted.size()) == wanted)));
+    default:
+      return wanted == t.application;
+  }
+}
+
+int put(sd_bus_message* m, std::string_view text) {
+  return sd_bus_message_append_basic(m, 's', to_utf8(text).c_str());
+}
+int put(sd_bus_message* m, double v) {
+  return sd_bus_message_append_basic(m, 'd', &v);
+}
+int put(sd_bus_message* m, std::uint64_t v) {
+  return sd_bus_message_append_basic(m, 't', &v);
+}
+int put(sd_bus_message* m, std::uint32_t v) {
+  return sd_bus_message_append_basic(m, 'u', &v);
+}
+int put(sd_bus_message* m, bool v) {
+  const int flag = v;
+  return sd_bus_message_append_basic(m, 'b', &flag);
+}
+int put(sd_bus_message* m, const std::vector<double>& v) {
+  return sd_bus_message_append_array(m, 'd', v.data(), v.size() * sizeof(double));
+}
+
+}  // namespace flash::dbus
