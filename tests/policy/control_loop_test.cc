@@ -402,7 +402,7 @@ TEST(ControlLoop, TellsLearningWhatWasInForceAndWhatTheFallbackWanted) {
   EXPECT_NEAR(v.action[0], to_unit(2.0, {0.1, 4}), 1e-6);
   EXPECT_EQ(v.action[1], 0.0F) << "memory is not managed";
   ASSERT_EQ(v.state.size(), static_cast<std::size_t>(kLimitsStateDim));
-  EXPECT_FLOAT_EQ(v.state[0], 0.25F) << "the state is what was there before the action";
+  EXPECT_NEAR(v.state[0], (to_unit(1.0, {0.1, 4}) + 1) / 2, 1e-6) << "the state is what was there before the action";
   EXPECT_FALSE(v.state_trusted) << "no load change in the first step";
   ASSERT_EQ(l.last().contexts.size(), 1u);
   EXPECT_EQ(l.last().contexts[0].upper, 4);
