@@ -354,26 +354,16 @@ bool ControlLoop::Impl::learned(Agent& a, Decision& d, std::span<const KnobView>
       return false;
     }
 
-  if (a.target.task() == Task::ResourceLimits) {
-    for (std::size_t i = 0; i < y.size() && i < std::size(kLimitsActions); ++i) {
-      const KnobKind kind = kLimitsActions[i];
-      const KnobView* k = find_knob(knobs, kind);
-      if (!k || !manages(*a.rule, kind)) continue;
-      const KnobRange range = knob_range(*a.rule, *k, options.capacity);
-      if (std::isfinite(range.upper)) d.proposed.set(kind, from_unit(y[i], range));
-    }
-  } else if (const KnobView* k = find_knob(knobs, KnobKind::CpuFrequency)) {
+  from_network_form(a.target.task(), y, d.contexts, d.proposed);
+  if (const KnobView* k = find_knob(knobs, KnobKind::CpuFrequency)) {
     const KnobRange range = knob_range(*a.rule, *k, options.capacity);
-    std::size_t best = 0;
     for (std::size_t i = 0; i < y.size(); ++i) {
-      if (y[i] > y[best]) best = i;
       Alternative& alternative = d.alternatives.emplace_back();
       const double khz = level_to_khz(static_cast<int>(i), k->steps, range);
       appendf(alternative.label, "%.0f kHz", khz);
       alternative.action.set(KnobKind::CpuFrequency, khz);
       alternative.value = y[i];
     }
-    d.proposed.set(KnobKind::CpuFrequency, level_to_khz(static_cast<int>(best), k->steps, range));
   }
   if (d.proposed.empty()) {
     why += "the policy has no knob to act on";

@@ -26,14 +26,18 @@ double effective(KnobKind kind, double value, const NodeCapacity& node) {
 
 void fill_contexts(const Rule& rule, const NodeCapacity& node, std::span<const KnobView> knobs,
                    std::vector<KnobContext>& contexts) {
+  std::size_t n = 0;
   contexts.resize(knobs.size());
-  for (std::size_t i = 0; i < knobs.size(); ++i) {
-    const KnobRange range = knob_range(rule, knobs[i], node);
-    contexts[i].knob = knobs[i].kind;
-    contexts[i].lower = range.lower;
-    contexts[i].upper = range.upper;
-    contexts[i].steps.assign(knobs[i].steps.begin(), knobs[i].steps.end());
+  for (const KnobView& knob : knobs) {
+    if (!manages(rule, knob.kind)) continue;
+    const KnobRange range = knob_range(rule, knob, node);
+    KnobContext& c = contexts[n++];
+    c.knob = knob.kind;
+    c.lower = range.lower;
+    c.upper = range.upper;
+    c.steps.assign(knob.steps.begin(), knob.steps.end());
   }
+  contexts.resize(n);
 }
 
 bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& action,
@@ -64,6 +68,25 @@ bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& a
   }
   if (!any) out.clear();
   return any;
+}
+
+std::size_t best_level(std::span<const float> scores) {
+  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
+void from_network_form(Task task, std::span<const float> outputs, std::span<const KnobContext> contexts,
+                       Action& out) {
+  if (task == Task::CpuFrequency) {
+    const KnobContext* c = find(contexts, KnobKind::CpuFrequency);
+    if (!c || outputs.empty()) return;
+    out.set(KnobKind::CpuFrequency,
+            level_to_khz(static_cast<int>(best_level(outputs)), c->steps, {c->lower, c->upper}));
+    return;
+  }
+  for (std::size_t i = 0; i < outputs.size() && i < std::size(kLimitsActions); ++i) {
+    const KnobContext* c = find(contexts, kLimitsActions[i]);
+    if (c && std::isfinite(c->upper)) out.set(kLimitsActions[i], from_unit(outputs[i], {c->lower, c->upper}));
+  }
 }
 
 }  // namespace flash

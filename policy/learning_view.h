@@ -14,8 +14,8 @@
 
 namespace flash {
 
-/// Range and steps of each knob, so that a decision can be replayed without the machine. The vectors of
-/// `contexts` keep their memory.
+/// Range and steps of each knob that the rule manages, so that a decision can be replayed without the
+/// machine. The vectors of `contexts` keep their memory.
 void fill_contexts(const Rule& rule, const NodeCapacity& node, std::span<const KnobView> knobs,
                    std::vector<KnobContext>& contexts);
 
@@ -26,5 +26,13 @@ void fill_contexts(const Rule& rule, const NodeCapacity& node, std::span<const K
 /// it there, and would from that output, too.
 bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& action,
                      std::span<const KnobContext> contexts, std::vector<float>& out);
+
+/// What a policy's outputs ask for (core/policy_snapshot.h: PolicySnapshot::actor), given the ranges: the
+/// loop and replay both ask here. resource-limits: every knob that is there and whose range has an end.
+/// cpu-frequency: the level with the highest score, the first of equals. REQUIRES: outputs are numbers.
+void from_network_form(Task task, std::span<const float> outputs, std::span<const KnobContext> contexts,
+                       Action& out);
+/// The index of the highest score, the first of equals. REQUIRES: not empty.
+std::size_t best_level(std::span<const float> scores);
 
 }  // namespace flash

@@ -94,5 +94,30 @@ TEST_F(LearningForm, AFrequencyIsItsLevel) {
   EXPECT_FALSE(form({}));
 }
 
+TEST_F(LearningForm, OutputsOfAPolicyBecomeValuesOfTheManagedKnobsAlone) {
+  knobs.emplace_back().kind = KnobKind::MemoryLimit;
+  fill_contexts(rule, node, knobs, contexts);
+  ASSERT_EQ(contexts.size(), 1u) << "the rule does not manage memory";
+  Action action;
+  const std::vector<float> y = {0.5F, -0.5F};
+  from_network_form(Task::ResourceLimits, y, contexts, action);
+  EXPECT_EQ(action[KnobKind::CpuLimit], from_unit(0.5F, {1, 3}));
+  EXPECT_FALSE(action.has(KnobKind::MemoryLimit));
+  contexts[0].upper = kUnlimited;
+  Action none;
+  from_network_form(Task::ResourceLimits, y, contexts, none);
+  EXPECT_TRUE(none.empty()) << "a range without an end has no share";
+}
+
+TEST(FrequencyForm, TheHighestScoreIsTheLevelAndTheFirstOfEquals) {
+  const std::vector<KnobContext> contexts = {{KnobKind::CpuFrequency, 1e6, 3e6, {1e6, 2e6, 3e6}}};
+  std::vector<float> scores(kFrequencyLevels, 0.0F);
+  scores[5] = scores[8] = 1;
+  EXPECT_EQ(best_level(scores), 5u);
+  Action action;
+  from_network_form(Task::CpuFrequency, scores, contexts, action);
+  EXPECT_EQ(action[KnobKind::CpuFrequency], 2e6);
+}
+
 }  // namespace
 }  // namespace flash
