@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 import subprocess
 import time
@@ -93,17 +94,18 @@ def pstate_journal() -> list[dict]:
 ARM_PORT = 0xE8
 
 
-def arm(on: bool) -> None:
-    """The rig's own register: whether a lower frequency is really slower."""
+def arm(cpus) -> None:
+    """The rig's own register: the processors whose lower frequency is really slower."""
     with open("/dev/port", "wb", buffering=0) as port:
         port.seek(ARM_PORT)
-        port.write(bytes([1 if on else 0]))
+        port.write(bytes([sum(1 << cpu for cpu in cpus)]))
 
 
 @contextlib.contextmanager
-def physical_frequency():
-    arm(True)
+def physical_frequency(cpus=tuple(range(os.cpu_count()))):
+    """Within, the frequencies of these processors are physical; any other is as fast as the host can."""
+    arm(cpus)
     try:
         yield
     finally:
-        arm(False)
+        arm(())

@@ -1,5 +1,6 @@
 """The physical loop: a compute-bound service with a throughput objective, a frequency that is real."""
 
+import contextlib
 import os
 import time
 
@@ -43,15 +44,17 @@ def _settings(slo: float) -> dict:
     }
 
 
-@check("physical.frequency-follows-slo", seconds=150,
-       needs=("world.services-run", "rig.speed-follows-frequency"))
-def physical_loop():
+@contextlib.contextmanager
+def encoder_alone(work: int, physical_cpus=tuple(range(os.cpu_count()))):
+    """The encoder has processor CPU for itself, at the speed that its frequency says; flashd is stopped.
+
+    The frequency is set by hand (governor userspace) until somebody starts flashd."""
     world.stop()
     for unit in ("web-clients", "web"):
         output("systemctl", "stop", unit)
     world.set_load("scope", 0.01, 10)
     world.set_load("direct", 0.01, 10)
-    world.set_load("encoder", WORK)
+    world.set_load("encoder", work)
     world.start_unit("encoder", f"{world.WORK} encode {world.LOADS}/encoder",
                      f"CPUAffinity={CPU}\nSlice=app.slice")
     # All else is on the other processor: at 1 GHz, translated, even a tick of flashd would show.
@@ -59,8 +62,8 @@ def physical_loop():
     os.sched_setaffinity(0, {0})
     write(POLICY / "scaling_governor", "userspace")
     try:
-        with physical_frequency():
-            return _loop()
+        with physical_frequency(physical_cpus):
+            yield
     finally:
         os.sched_setaffinity(0, range(os.cpu_count()))
         output("systemctl", "set-property", "--runtime", "system.slice", "AllowedCPUs=")
@@ -68,6 +71,13 @@ def physical_loop():
         output("systemctl", "stop", "encoder")
         world.set_governors()
         output("systemctl", "start", "web", "web-clients")
+
+
+@check("physical.frequency-follows-slo", seconds=150,
+       needs=("world.services-run", "rig.speed-follows-frequency"))
+def physical_loop():
+    with encoder_alone(WORK):
+        return _loop()
 
 
 def _eventually(what: str, condition) -> None:

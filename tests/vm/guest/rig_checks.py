@@ -103,7 +103,7 @@ def speed_follows_frequency():
 
 @check("rig.speed-is-free-when-unarmed", needs=("rig.speed-follows-frequency",))
 def speed_is_free_when_unarmed():
-    arm(False)
+    arm(())
     set_speed(FREQUENCIES_KHZ[-1])
     slow = rounds_per_second(0.5)
     set_speed(FREQUENCIES_KHZ[0])

@@ -13,8 +13,8 @@ FREQUENCIES_MHZ = (3000, 2600, 2200, 1800, 1400, 1000)
 MAX_MHZ = FREQUENCIES_MHZ[0]
 
 VCPUS = 2
-# One port per processor, and the rig's own register: 1 makes frequencies physical, 0 lets every
-# vCPU run as fast as the host can.
+# One port per processor, and the rig's own register: bit n makes the frequency of processor n physical; without it
+# the vCPU runs as fast as the host can.
 PSTATE_PORTS = tuple(0xE0 + cpu for cpu in range(VCPUS))
 ARM_PORT = 0xE8
 

@@ -6,7 +6,7 @@ Run as a process of its own by machine.py. Reads one JSON object from standard i
 prints "ready", and works until standard input closes; then every thread is unthrottled and the
 group is removed. Needs root. It touches only the group it makes, and only QEMU's own threads.
 
-While unarmed (the state at boot) no vCPU is limited. Armed, a vCPU at the highest frequency gets
+While unarmed (the state at boot) a vCPU is not limited. Armed, a vCPU at the highest frequency gets
 `share` of a core and lower ones proportionally less, so that the guest's speed is linear in the
 frequency as long as the host can give VCPUS x share cores.
 """
@@ -147,7 +147,7 @@ class Throttle:
         self._group = group
         self._share = share
         self._journal = journal
-        self._armed = False
+        self._armed = [False] * vcpus
         self._mhz = [pstates.MAX_MHZ] * vcpus
 
     def p_state(self, vcpu: int, value: int) -> None:
@@ -156,15 +156,15 @@ class Throttle:
             self._apply(vcpu)
         self._note(vcpu=vcpu, value=value, mhz=self._mhz[vcpu])
 
-    def arm(self, on: bool) -> None:
-        self._armed = on
-        self._group.weight(WEIGHT_ARMED if on else WEIGHT_UNARMED)
+    def arm(self, mask: int) -> None:
+        self._armed = [bool(mask >> vcpu & 1) for vcpu in range(len(self._mhz))]
+        self._group.weight(WEIGHT_ARMED if any(self._armed) else WEIGHT_UNARMED)
         for vcpu in range(len(self._mhz)):
             self._apply(vcpu)
-        self._note(armed=on)
+        self._note(armed=self._armed)
 
     def _apply(self, vcpu: int) -> None:
-        quota = quota_us(self._share, self._mhz[vcpu]) if self._armed else None
+        quota = quota_us(self._share, self._mhz[vcpu]) if self._armed[vcpu] else None
         self._group.limit(vcpu, quota)
 
     def _note(self, **what) -> None:
@@ -184,8 +184,8 @@ def main() -> None:
             events.register(_connect(path), selectors.EVENT_READ,
                             lambda value, vcpu=vcpu: throttle.p_state(vcpu, value))
         events.register(_connect(task["arm"]), selectors.EVENT_READ,
-                        lambda value: throttle.arm(value != 0))
-        throttle.arm(False)
+                        throttle.arm)
+        throttle.arm(0)
         print("ready", flush=True)
         while True:
             for ready, _ in events.select():
