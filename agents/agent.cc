@@ -12,7 +12,9 @@
 namespace flash {
 namespace {
 
-Error invalid(std::string message) { return Error(std::errc::invalid_argument, std::move(message)); }
+Error invalid(std::string message) {
+  return Error(std::errc::invalid_argument, std::move(message));
+}
 
 Result<void> check(const AgentSpaces& spaces, const AgentOptions& o) {
   if (spaces.state_dim < 1 || spaces.state_dim > 256) return invalid("state_dim is not within 1 to 256");
@@ -22,7 +24,8 @@ Result<void> check(const AgentSpaces& spaces, const AgentOptions& o) {
   if (o.frequency_offline != "iql" && o.frequency_offline != "bcq")
     return invalid("frequency_offline: '" + o.frequency_offline + "' is neither iql nor bcq");
   if (o.frequency_algorithm != "q-learning" && o.frequency_algorithm != "tabular-q")
-    return invalid("frequency_algorithm: '" + o.frequency_algorithm + "' is neither q-learning nor tabular-q");
+    return invalid("frequency_algorithm: '" + o.frequency_algorithm +
+                   "' is neither q-learning nor tabular-q");
   if (!(o.discount >= 0 && o.discount < 1)) return invalid("discount is not within [0, 1)");
   if (o.learning_starts < 1) return invalid("learning_starts is below 1");
   if (o.replay_steps < o.learning_starts) return invalid("replay_steps is below learning_starts");
@@ -38,9 +41,9 @@ struct Agent::Impl {
   Scaling scaling;
   Random random;
   std::variant<Ddpg, QLearning> learner;
-  std::uint64_t seen = 0;             // transitions ever added
+  std::uint64_t seen = 0;  // transitions ever added
   std::uint64_t online_updates = 0;
-  std::uint64_t measured_at = 0;      // value of `seen` when the scaling was last measured
+  std::uint64_t measured_at = 0;  // value of `seen` when the scaling was last measured
 
   Impl(const AgentSpaces& s, const AgentOptions& o)
       : spaces(s),
@@ -109,10 +112,16 @@ Result<void> Agent::add(const Transition& t) {
   return {};
 }
 
-std::size_t Agent::transitions() const { return impl_->replay.size(); }
-bool Agent::ready() const { return impl_->ready(); }
+std::size_t Agent::transitions() const {
+  return impl_->replay.size();
+}
+bool Agent::ready() const {
+  return impl_->ready();
+}
 
-UpdateReport Agent::learn_offline(int) { return {}; }
+UpdateReport Agent::learn_offline(int) {
+  return {};
+}
 
 UpdateReport Agent::learn_online(int n) {
   UpdateReport report;
@@ -120,7 +129,8 @@ UpdateReport Agent::learn_online(int n) {
   impl_->rescale_when_due();
   for (int i = 0; i < n; ++i) {
     if (auto* ddpg = std::get_if<Ddpg>(&impl_->learner)) {
-      const Losses l = update(*ddpg, sample(impl_->replay, impl_->scaling, impl_->random, ddpg->options.batch, false));
+      const Losses l =
+          update(*ddpg, sample(impl_->replay, impl_->scaling, impl_->random, ddpg->options.batch, false));
       report.critic_loss += l.critic / n;
       report.actor_loss += l.actor / n;
     } else if (auto* q = std::get_if<QLearning>(&impl_->learner)) {
@@ -133,7 +143,9 @@ UpdateReport Agent::learn_online(int n) {
   return report;
 }
 
-OffPolicyEstimate Agent::estimate() { return {}; }
+OffPolicyEstimate Agent::estimate() {
+  return {};
+}
 
 PolicySnapshot Agent::snapshot() const {
   PolicySnapshot p;
@@ -153,9 +165,15 @@ PolicySnapshot Agent::snapshot() const {
   return p;
 }
 
-TensorFile Agent::checkpoint() const { return {}; }
-Result<void> Agent::restore(const TensorFile&) { return invalid("a checkpoint"); }
+TensorFile Agent::checkpoint() const {
+  return {};
+}
+Result<void> Agent::restore(const TensorFile&) {
+  return invalid("a checkpoint");
+}
 
-std::string prepare_libtorch(std::string&) { return "libtorch"; }
+std::string prepare_libtorch(std::string&) {
+  return "libtorch";
+}
 
 }  // namespace flash

@@ -8,9 +8,9 @@ Ddpg make_ddpg(int state_dim, int action_dim, const DdpgOptions& options, Random
   Ddpg d;
   d.options = options;
   d.actor = make_network(relu_mlp(state_dim, options.hidden, action_dim, Activation::Tanh), random, 3e-3);
-  d.critic = make_network(relu_mlp(state_dim + action_dim, options.hidden, 1, Activation::Linear,
-                                   options.critic_layer_norm),
-                          random, 3e-3);
+  d.critic = make_network(
+      relu_mlp(state_dim + action_dim, options.hidden, 1, Activation::Linear, options.critic_layer_norm),
+      random, 3e-3);
   d.target_actor = copy_of(d.actor);
   d.target_critic = copy_of(d.critic);
   d.actor_adam.rate = options.actor_rate;

@@ -9,13 +9,13 @@
 namespace flash {
 
 struct DdpgOptions {
-  int batch = 64;                    // Table 8
-  double actor_rate = 3e-4;          // Table 8
-  double critic_rate = 3e-3;         // Table 8
-  double tau = 3e-3;                 // Table 8: soft update coefficient
+  int batch = 64;                      // Table 8
+  double actor_rate = 3e-4;            // Table 8
+  double critic_rate = 3e-3;           // Table 8
+  double tau = 3e-3;                   // Table 8: soft update coefficient
   std::vector<int> hidden = {40, 40};  // dissertation Fig. 3.4
-  bool critic_layer_norm = true;     // instead of the released code's BatchNorm
-  double discount = 0.99;            // Table 8
+  bool critic_layer_norm = true;       // instead of the released code's BatchNorm
+  double discount = 0.99;              // Table 8
 };
 
 struct Ddpg {

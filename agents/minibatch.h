@@ -11,11 +11,11 @@
 namespace flash {
 
 struct Minibatch {
-  at::Tensor s_t;             // [B,S] f32, normalised
-  at::Tensor a_t;             // [B,A] f32: resource-limits in [-1,1]; cpu-frequency the level, as a number
-  at::Tensor r_tp1;           // [B,1] f32, centred and scaled
-  at::Tensor s_tp1;           // [B,S] f32, normalised
-  at::Tensor level_t;         // [B,1] i64 for gather; defined if asked for
+  at::Tensor s_t;      // [B,S] f32, normalised
+  at::Tensor a_t;      // [B,A] f32: resource-limits in [-1,1]; cpu-frequency the level, as a number
+  at::Tensor r_tp1;    // [B,1] f32, centred and scaled
+  at::Tensor s_tp1;    // [B,S] f32, normalised
+  at::Tensor level_t;  // [B,1] i64 for gather; defined if asked for
 };
 
 /// What was stored at `indices`. `levels`: fill level_t.
@@ -27,7 +27,11 @@ Minibatch sample(const Replay& replay, const Scaling& scaling, Random& random, i
                  bool by_fallback_only = false);
 
 /// For keep_function() when the scaling changes.
-inline InputScale input_scale(const Scaling& s) { return {s.mean, s.scale}; }
-inline OutputScale output_scale(const Scaling& s) { return {s.value_offset(), s.value_scale()}; }
+inline InputScale input_scale(const Scaling& s) {
+  return {s.mean, s.scale};
+}
+inline OutputScale output_scale(const Scaling& s) {
+  return {s.value_offset(), s.value_scale()};
+}
 
 }  // namespace flash

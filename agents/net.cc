@@ -1,9 +1,13 @@
 #include "agents/net.h"
 
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "agents/mlp_kernels.h"
 
 namespace flash {
 namespace {
@@ -43,23 +47,93 @@ Network make_network(MlpSpec spec, Random& random, double last) {
   return {std::move(spec), std::move(parameters)};
 }
 
-Network copy_of(const Network& network) { return {network.spec, network.parameters.detach().clone()}; }
+Network copy_of(const Network& network) {
+  return {network.spec, network.parameters.detach().clone()};
+}
 
 namespace {
 
-at::Tensor evaluate(const MlpSpec& spec, const at::Tensor& parameters, const at::Tensor& x, const at::Tensor& rest) {
-  at::Tensor y = rest.defined() ? at::cat({x, rest}, 1) : x;
-  TORCH_CHECK(y.dim() == 2 && y.size(1) == spec.inputs, "network takes ", spec.inputs, " inputs, got ", y.sizes());
-  std::int64_t at = 0;
+kernels::Shape shape_of(const MlpSpec& spec) {
+  kernels::Shape shape;
+  TORCH_CHECK(!spec.layers.empty() && spec.layers.size() <= kernels::kMaxLayers, "a network of ",
+              spec.layers.size(), " layers");
+  int width = spec.inputs;
   for (const LayerSpec& layer : spec.layers) {
-    const std::int64_t inputs = y.size(1), outputs = layer.outputs;
-    const at::Tensor w = parameters.narrow(0, at, inputs * outputs).view({outputs, inputs});
-    const at::Tensor b = parameters.narrow(0, at + inputs * outputs, outputs);
-    at += (inputs + 1) * outputs;
-    y = at::addmm(b, y, w.t());
-    if (layer.layer_norm) y = at::layer_norm(y, {outputs}, {}, {}, 1e-5);
-    if (layer.activation == Activation::Relu) y = y.relu();
-    if (layer.activation == Activation::Tanh) y = y.tanh();
+    TORCH_CHECK(width >= 1 && layer.outputs >= 1 && layer.outputs <= kernels::kMaxWidth, "a layer from ",
+                width, " to ", layer.outputs);
+    shape.layer[shape.layers++] = {width, layer.outputs, static_cast<int>(layer.activation),
+                                   layer.layer_norm};
+    width = layer.outputs;
+  }
+  return shape;
+}
+
+/// Grows, never shrinks; no pass calls another.
+float* scratch(std::size_t n) {
+  thread_local std::vector<float> memory;
+  if (memory.size() < n) memory.resize(n);
+  return memory.data();
+}
+
+/// The backward pass of one evaluation, as a node of autograd's graph: dL/dy in, dL/dx, dL/drest and
+/// dL/dparameters out, each only if somebody asks for it.
+struct MlpBackward : torch::autograd::Node {
+  kernels::Shape shape;
+  at::Tensor parameters, tape;
+  std::int64_t batch = 0;
+  int nx = 0, nrest = 0;
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    TORCH_CHECK(tape.defined(), "a network's backward pass can be taken once");
+    const at::AutoDispatchBelowAutograd no_gradients_of_gradients;
+    const at::Tensor dy = gradients[0].contiguous();
+    const auto out = [&](std::size_t edge, at::IntArrayRef sizes) {
+      return task_should_compute_output(edge) ? at::empty(sizes) : at::Tensor();
+    };
+    const auto memory = [](const at::Tensor& t) { return t.defined() ? t.data_ptr<float>() : nullptr; };
+    torch::autograd::variable_list d{out(0, {batch, nx}), nrest > 0 ? out(1, {batch, nrest}) : at::Tensor(),
+                                     out(2, {parameters.numel()})};
+    const auto rows = static_cast<std::size_t>(batch);
+    kernels::best().backward(shape, parameters.data_ptr<float>(), tape.data_ptr<float>(),
+                             dy.data_ptr<float>(), rows, scratch(kernels::scratch_size(shape, rows)),
+                             memory(d[0]), nx, memory(d[1]), memory(d[2]));
+    return d;
+  }
+  void release_variables() override { parameters = tape = at::Tensor(); }
+  std::string name() const override { return "MlpBackward"; }
+};
+
+at::Tensor evaluate(const MlpSpec& spec, const at::Tensor& parameters, const at::Tensor& x,
+                    const at::Tensor& rest) {
+  const auto is_matrix = [](const at::Tensor& t) {
+    return t.dim() == 2 && t.scalar_type() == at::kFloat && t.is_contiguous();
+  };
+  TORCH_CHECK(is_matrix(x) && (!rest.defined() || (is_matrix(rest) && rest.size(0) == x.size(0))),
+              "a network takes contiguous f32 matrices of one height");
+  const std::int64_t batch = x.size(0), nx = x.size(1), nrest = rest.defined() ? rest.size(1) : 0;
+  TORCH_CHECK(batch > 0 && nx + nrest == spec.inputs, "a network of ", spec.inputs, " inputs was given ", nx,
+              " + ", nrest);
+  const kernels::Shape shape = shape_of(spec);
+  const auto rows = static_cast<std::size_t>(batch);
+  at::Tensor y, tape;
+  {
+    const at::AutoDispatchBelowAutograd no_gradients;
+    y = at::empty({batch, spec.outputs()});
+    tape = at::empty({static_cast<std::int64_t>(kernels::tape_size(shape, rows))});
+  }
+  kernels::best().forward(shape, parameters.data_ptr<float>(), x.data_ptr<float>(), static_cast<int>(nx),
+                          nrest > 0 ? rest.data_ptr<float>() : nullptr, rows, tape.data_ptr<float>(),
+                          scratch(kernels::scratch_size(shape, rows)), y.data_ptr<float>());
+  if (torch::autograd::compute_requires_grad(x, rest, parameters)) {
+    const auto node = std::shared_ptr<MlpBackward>(new MlpBackward, torch::autograd::deleteNode);
+    node->set_next_edges(torch::autograd::collect_next_edges(x, rest, parameters));
+    node->shape = shape;
+    node->parameters = parameters.detach();
+    node->tape = std::move(tape);
+    node->batch = batch;
+    node->nx = static_cast<int>(nx);
+    node->nrest = static_cast<int>(nrest);
+    torch::autograd::set_history(y, node);
   }
   return y;
 }
@@ -81,32 +155,25 @@ double descend(Network& network, Adam& adam, const at::Tensor& loss) {
     adam.v = at::zeros_like(g);
   }
   ++adam.steps;
-  const auto n = g.numel();
-  const float* gradient = g.data_ptr<float>();
-  float *w = network.parameters.data_ptr<float>(), *m = adam.m.data_ptr<float>(), *v = adam.v.data_ptr<float>();
-  double norm = 0;
-  for (std::int64_t i = 0; i < n; ++i) norm += double(gradient[i]) * gradient[i];
-  norm = std::sqrt(norm);
-  const auto shorten = static_cast<float>(adam.max_norm > 0 && norm > adam.max_norm ? adam.max_norm / norm : 1);
-  const double correct1 = 1 - std::pow(adam.beta1, double(adam.steps));
-  const double correct2 = 1 - std::pow(adam.beta2, double(adam.steps));
-  const auto b1 = static_cast<float>(adam.beta1), b2 = static_cast<float>(adam.beta2);
-  const auto rate = static_cast<float>(adam.rate / correct1), root = static_cast<float>(1 / std::sqrt(correct2));
-  const auto epsilon = static_cast<float>(adam.epsilon);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float gi = gradient[i] * shorten;
-    m[i] = b1 * m[i] + (1 - b1) * gi;
-    v[i] = b2 * v[i] + (1 - b2) * gi * gi;
-    w[i] -= rate * m[i] / (std::sqrt(v[i]) * root + epsilon);
-  }
+  const auto t = static_cast<double>(adam.steps);
+  const auto n = static_cast<std::size_t>(g.numel());
+  const kernels::Kernels& k = kernels::best();
+  const double norm = adam.max_norm > 0 ? std::sqrt(k.sum_of_squares(g.data_ptr<float>(), n)) : 0;
+  kernels::AdamStep step{};
+  step.rate = static_cast<float>(adam.rate / (1 - std::pow(adam.beta1, t)));
+  step.beta1 = static_cast<float>(adam.beta1);
+  step.beta2 = static_cast<float>(adam.beta2);
+  step.second = static_cast<float>(1 / std::sqrt(1 - std::pow(adam.beta2, t)));
+  step.epsilon = static_cast<float>(adam.epsilon);
+  step.shorten = static_cast<float>(norm > adam.max_norm ? adam.max_norm / norm : 1);
+  k.adam(step, g.data_ptr<float>(), n, network.parameters.data_ptr<float>(), adam.m.data_ptr<float>(),
+         adam.v.data_ptr<float>());
   return loss.item<double>();
 }
 
 void soft_update(Network& target, const Network& online, double tau) {
-  const auto t = static_cast<float>(tau);
-  const float* from = online.parameters.data_ptr<float>();
-  float* to = target.parameters.data_ptr<float>();
-  for (std::int64_t i = 0, n = target.parameters.numel(); i < n; ++i) to[i] += t * (from[i] - to[i]);
+  kernels::best().lerp(target.parameters.data_ptr<float>(), online.parameters.data_ptr<float>(),
+                       static_cast<float>(tau), static_cast<std::size_t>(target.parameters.numel()));
 }
 
 bool finite(const Network& network) {
@@ -148,8 +215,12 @@ std::vector<DenseLayer> to_layers(const Network& network) {
   int inputs = network.spec.inputs;
   for (const LayerSpec& spec : network.spec.layers) {
     const int weights = inputs * spec.outputs;
-    layers.push_back({inputs, spec.outputs, {p, p + weights}, {p + weights, p + weights + spec.outputs},
-                      spec.activation, spec.layer_norm});
+    layers.push_back({inputs,
+                      spec.outputs,
+                      {p, p + weights},
+                      {p + weights, p + weights + spec.outputs},
+                      spec.activation,
+                      spec.layer_norm});
     p += weights + spec.outputs;
     inputs = spec.outputs;
   }
@@ -157,11 +228,6 @@ std::vector<DenseLayer> to_layers(const Network& network) {
 }
 
 namespace {
-
-const Tensor* find_array(const TensorFile& file, const std::string& name) {
-  const auto it = std::find_if(file.tensors.begin(), file.tensors.end(), [&](const Tensor& t) { return t.name == name; });
-  return it == file.tensors.end() ? nullptr : &*it;
-}
 
 void put_array(TensorFile& file, const std::string& name, const at::Tensor& t) {
   const float* p = t.data_ptr<float>();
@@ -172,7 +238,7 @@ Result<at::Tensor> get_array(const TensorFile& file, const std::string& name, st
   const auto invalid = [&](const std::string& what) {
     return Error(std::errc::invalid_argument, "array '" + name + "' " + what);
   };
-  const Tensor* from = find_array(file, name);
+  const Tensor* from = file.find(name);
   if (from == nullptr) return invalid("is missing");
   if (from->shape.size() != 1 || from->shape[0] != n || static_cast<std::int64_t>(from->values.size()) != n)
     return invalid("does not have the network's size, " + std::to_string(n));
@@ -202,7 +268,7 @@ Result<void> get(const TensorFile& file, const std::string& name, Network& netwo
 }
 
 Result<void> get(const TensorFile& file, const std::string& name, const Network& of, Adam& adam) {
-  if (find_array(file, name + "/m") == nullptr) {
+  if (file.find(name + "/m") == nullptr) {
     adam.m = adam.v = at::Tensor();
     return {};
   }

@@ -9,12 +9,12 @@
 namespace flash {
 
 struct QLearningOptions {
-  int batch = 32;                      // Table 10
-  double rate = 1e-3;                  // Table 10: 1e-4, too slow for one update per second
-  double tau = 0.005;                  // instead of Table 10's copy (1.0) every 10,000 steps
+  int batch = 32;      // Table 10
+  double rate = 1e-3;  // Table 10: 1e-4, too slow for one update per second
+  double tau = 0.005;  // instead of Table 10's copy (1.0) every 10,000 steps
   std::vector<int> hidden = {64, 64};
   bool double_q = true;
-  double discount = 0.99;              // Table 10
+  double discount = 0.99;  // Table 10
 };
 
 struct QLearning {

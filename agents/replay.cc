@@ -46,9 +46,9 @@ void Replay::add(const Transition& t) {
   put(t.fallback, actions);
   put(t.next_fallback, actions);
   *to = t.reward;
-  flags_[row] = static_cast<unsigned char>((t.by_fallback ? kByFallback : 0) |
-                                           (t.fallback.empty() ? 0 : kFallback) |
-                                           (t.next_fallback.empty() ? 0 : kNextFallback));
+  flags_[row] =
+      static_cast<unsigned char>((t.by_fallback ? kByFallback : 0) | (t.fallback.empty() ? 0 : kFallback) |
+                                 (t.next_fallback.empty() ? 0 : kNextFallback));
   if (t.by_fallback) ++by_fallback_;
 }
 

@@ -25,7 +25,8 @@ Scaling measure(const Replay& replay, double discount) {
   }
   for (std::size_t i = 0; i < replay.size(); ++i) {
     const StoredTransition t = replay.at(i);
-    for (std::size_t k = 0; k < n; ++k) variance[k] += (t.state[k] - mean[k]) * (t.state[k] - mean[k]) / count;
+    for (std::size_t k = 0; k < n; ++k)
+      variance[k] += (t.state[k] - mean[k]) * (t.state[k] - mean[k]) / count;
     reward_variance += (t.reward - reward_mean) * (t.reward - reward_mean) / count;
   }
   Scaling s = unscaled(replay.state_dim(), discount);

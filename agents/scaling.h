@@ -26,8 +26,8 @@ struct Scaling {
   float reward(float r) const { return static_cast<float>((r - reward_mean) / reward_scale); }
 };
 
-/// No state entry is divided by less than this: entries are scaled to about [-1,1] (policy/observation_space.h),
-/// one that hardly varied so far must not explode when it moves.
+/// No state entry is divided by less than this: entries are scaled to about [-1,1]
+/// (policy/observation_space.h), one that hardly varied so far must not explode when it moves.
 inline constexpr float kLeastStateScale = 0.1F;
 inline constexpr double kLeastRewardScale = 0.05;
 
