@@ -1,6 +1,7 @@
 #include "daemon/app.h"
 
 #include <signal.h>
+#include <sys/random.h>
 #include <systemd/sd-bus.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
@@ -19,6 +20,7 @@
 #include "daemon/dbus_service.h"
 #include "daemon/drivers.h"
 #include "daemon/journal.h"
+#include "daemon/learner_link.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/restore_policy.h"
@@ -97,6 +99,7 @@ class App {
   std::vector<Degraded> degraded() const;
   void record(Now now);
   void configure_journal();
+  void configure_learner(Now now);
   void on_decided(const Target& target, const Decision& decision);
   void say_degraded();
   void say_status();
@@ -107,6 +110,7 @@ class App {
   static int signal_event(sd_event_source*, const signalfd_siginfo* info, void* app) noexcept;
   static int cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
   static int metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
+  static int learner_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
 
   CommandLine line_;
   DaemonConfig config_;
@@ -118,6 +122,9 @@ class App {
   std::string state_directory_;
   std::unique_ptr<Node> node_;
   DecisionJournal journal_;
+  std::unique_ptr<LearnerLink> learner_;
+  sd_event_source* learner_source_ = nullptr;
+  std::uint64_t epoch_ = 0;
   std::unique_ptr<DbusService> service_;
   Duration next_tick_{};
   std::uint64_t ticks_ = 0;
@@ -130,6 +137,7 @@ class App {
 App::~App() {
   disconnect_bus();
   node_.reset();
+  sd_event_source_unref(learner_source_);
   sd_event_source_unref(timer_);
   sd_event_unref(event_);
 }
@@ -193,7 +201,7 @@ void App::offer_service() {
   callbacks.reload = [this] { return reload(); };
   callbacks.verify = [this] { return node_->actuator().verify(); };
   callbacks.degraded = [this] { return degraded(); };
-  callbacks.learner = [] { return std::string("absent"); };
+  callbacks.learner = [this] { return learner_ ? learner_->state() : std::string("switched off"); };
   callbacks.period = [this] { return config_.period; };
   callbacks.ticks = [this] { return ticks_; };
   callbacks.tick_duration = [this] { return tick_duration_; };
@@ -250,6 +258,7 @@ Result<void> App::start() {
   NodeOptions options{HostRoot(line_.root), state_directory_, ready ? bus_ : nullptr, line_.dry_run};
   FLASH_TRY(node_, Node::open(std::move(options), config_, std::move(events)));
   configure_journal();
+  configure_learner(read_clocks());
   if (!line_.dry_run) take_over();
   LedgerRestore orphans;
   orphans.report = node_->start(read_clocks());
@@ -341,6 +350,7 @@ void App::on_tick() {
     log(LOG_DEBUG, std::to_string(report.failures) + " knob writes failed in this tick");
   // A tick that comes late is not made up for: the next one is a whole number of periods later.
   record(now);
+  if (learner_) learner_->tick(now);
   next_tick_ += config_.period;
   const Duration after = read_clocks().mono;
   while (next_tick_ <= after) {
@@ -364,9 +374,11 @@ void App::on_tick() {
 
 void App::on_changed(TargetId id, AgentChange change) {
   if (service_) service_->agent_changed(id, change);
+  if (learner_ && change.removed) learner_->agent_removed(id);
   if (!node_ || change.removed) return;
   const auto view = node_->loop().view(id);
   if (!view) return;
+  if (learner_ && change.added) learner_->agent_added(*view->target);
   if (change.added)
     log(LOG_INFO,
         "managing " + view->target->name + " by rule " + view->rule->name + " (" +
@@ -381,6 +393,7 @@ void App::on_changed(TargetId id, AgentChange change) {
 }
 
 void App::on_decided(const Target& target, const Decision& decision) {
+  if (learner_) learner_->decided(target, decision);
   if (!decision.changed_something()) return;
   for (const KnobOutcome& o : decision.outcomes) {
     if (o.status != WriteStatus::Written && o.status != WriteStatus::Failed &&
@@ -419,6 +432,40 @@ void App::configure_journal() {
   if (options.directory.empty()) options.directory = state_directory_ + "/journal";
   if (line_.dry_run) options.enabled = false;  // it leaves nothing behind
   journal_.configure(std::move(options));
+}
+
+// A dry run teaches nothing: nothing of it is executed.
+void App::configure_learner(Now now) {
+  if (!config_.learner.enabled || line_.dry_run) {
+    learner_source_ = sd_event_source_disable_unref(learner_source_);
+    learner_.reset();
+    return;
+  }
+  if (learner_) {
+    learner_->reconfigure(now, config_.learner, config_.period, config_.loop.episode_steps);
+  } else {
+    // One per start: the learner tells by it which steps it knows already.
+    if (epoch_ == 0 && getrandom(&epoch_, sizeof epoch_, 0) != sizeof epoch_)
+      epoch_ = static_cast<std::uint64_t>(now.wall.time_since_epoch().count());
+    LearnerCallbacks callbacks;
+    callbacks.offer = [this](Now at, TargetId id, std::shared_ptr<const PolicySnapshot> policy) {
+      return node_->loop().offer_snapshot(at, id, std::move(policy));
+    };
+    callbacks.log = [](LearnerEvent event, const std::string& text) {
+      log(event == LearnerEvent::Connected ? LOG_INFO : LOG_WARNING, text,
+          {{"MESSAGE_ID", std::string(kMessageLearner)}, {"FLASHD_LEARNER", std::string(to_string(event))}});
+    };
+    LearnerSession session{"flashd " + std::string(kVersion), epoch_, config_.period,
+                           config_.loop.episode_steps};
+    learner_ = std::make_unique<LearnerLink>(config_.learner, std::move(session), std::move(callbacks));
+    // After the tick, the bus and the metrics: it is the only peer that is not trusted.
+    int r = sd_event_add_io(event_, &learner_source_, learner_->fd(), EPOLLIN, learner_event, this);
+    if (r >= 0) r = sd_event_source_set_priority(learner_source_, SD_EVENT_PRIORITY_IDLE);
+    if (r < 0) log(LOG_ERR, std::string("no learner: event source: ") + std::strerror(-r));
+  }
+  const ControlLoop& loop = node_->loop();
+  for (TargetId id : loop.agents())
+    if (const auto view = loop.view(id)) learner_->agent_added(*view->target);
 }
 
 // When the knobs are set: no decision waits for its record.
@@ -471,6 +518,7 @@ Result<void> App::reload() {
   config_ = std::move(*loaded.config);
   node_->reconfigure(read_clocks(), config_);
   configure_journal();
+  configure_learner(read_clocks());
   if (service_) service_->manager_changed();
   sd_notify(0, "READY=1");
   say_status();
@@ -498,6 +546,12 @@ int App::signal_event(sd_event_source* source, const signalfd_siginfo* info, voi
 
 int App::cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept {
   static_cast<App*>(app)->node_->drain_cgroup_events(read_clocks());
+  return 0;
+}
+
+int App::learner_event(sd_event_source*, int, std::uint32_t, void* data) noexcept {
+  App* app = static_cast<App*>(data);
+  if (app->learner_) app->learner_->process(read_clocks());
   return 0;
 }
 

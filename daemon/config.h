@@ -16,6 +16,7 @@
 #include "core/rule.h"
 #include "core/time.h"
 #include "daemon/journal.h"
+#include "daemon/learner_link.h"
 #include "policy/control_loop.h"
 
 namespace flash {
@@ -44,6 +45,7 @@ struct DaemonConfig {
   StatsdEndpoints statsd;
   RestoreOptions restore;
   JournalOptions journal;
+  LearnerOptions learner;
   std::vector<std::shared_ptr<const Rule>> rules;  // by falling priority, then by name: the first match wins
 };
 

@@ -116,6 +116,12 @@ void assign(int& field, const json& v, double) {
 json show(const int& field, double) {
   return field;
 }
+void assign(std::uint32_t& field, const json& v, double) {
+  field = static_cast<std::uint32_t>(v.get<double>());
+}
+json show(const std::uint32_t& field, double) {
+  return field;
+}
 void assign(std::uint64_t& field, const json& v, double) {
   field = static_cast<std::uint64_t>(v.get<double>());
 }
@@ -213,6 +219,21 @@ std::optional<std::string> check_socket(std::string_view v) {
   if (v.empty()) return std::nullopt;
   if (v.size() > 107) return "is longer than a socket's path may be (107 bytes, unix(7))";
   return check_directory(v);
+}
+
+std::optional<std::string> check_given_socket(std::string_view v) {
+  if (v.empty()) return "is empty; learner.enabled switches it off";
+  return check_socket(v);
+}
+
+std::optional<std::string> check_user(std::string_view v) {
+  if (v.empty()) return "is empty";
+  if (v.size() > 32) return "is longer than a user's name may be (32 bytes)";
+  for (unsigned char c : v)
+    if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') && c != '_' &&
+        c != '-' && c != '.')
+      return "is not a user's name";
+  return std::nullopt;
 }
 
 std::optional<std::string> check_udp(std::string_view v) {
@@ -332,6 +353,114 @@ std::vector<ConfigKey> make_table() {
                      .form = "absolute path or empty",
                      .meaning = "Its directory; empty: the directory journal in state_directory. Another one "
                                 "must be writable for the service (ReadWritePaths=)."}));
+
+  object("/learner",
+         "The learner, flash-learner(8): a process of its own that connects to flashd and reads all of this "
+         "from "
+         "there.");
+  t.push_back(bound(
+      FIELD(config.learner.enabled),
+      {.pointer = "/learner/enabled", .type = KeyType::Boolean, .meaning = "Listen for a learner at all."}));
+  t.push_back(
+      bound(FIELD(config.learner.socket), {.pointer = "/learner/socket",
+                                           .type = KeyType::Text,
+                                           .check = check_given_socket,
+                                           .form = "absolute path",
+                                           .meaning = "UNIX socket on which flashd listens for it."}));
+  t.push_back(bound(FIELD(config.learner.user),
+                    {.pointer = "/learner/user",
+                     .type = KeyType::Text,
+                     .check = check_user,
+                     .form = "user name",
+                     .meaning = "Who may connect, beside root. The group of that name may use the socket."}));
+  const auto one_of = [&t](auto field, std::string_view pointer, std::vector<std::string_view> choices,
+                           std::string_view meaning) {
+    t.push_back(bound(
+        field,
+        {.pointer = pointer, .type = KeyType::Choice, .choices = std::move(choices), .meaning = meaning}));
+  };
+  one_of(FIELD(config.learner.settings.limits_offline), "/learner/limits_offline", {"td3+bc", "bcq"},
+         "How policies for limits are learned from logged steps: TD3 with behaviour cloning, or "
+         "batch-constrained "
+         "Q-learning.");
+  one_of(FIELD(config.learner.settings.frequency_offline), "/learner/frequency_offline", {"iql", "bcq"},
+         "The same for frequency: implicit Q-learning, or discrete BCQ.");
+  one_of(FIELD(config.learner.settings.frequency_algorithm), "/learner/frequency_algorithm",
+         {"q-learning", "tabular-q"},
+         "How the frequency policy goes on learning while it acts: with a Q-network, or with a table.");
+  t.push_back(bound(FIELD(config.learner.settings.double_q),
+                    {.pointer = "/learner/double_q",
+                     .type = KeyType::Boolean,
+                     .meaning = "Choose with one Q-network and value with the other (double Q-learning)."}));
+  t.push_back(bound(FIELD(config.learner.settings.discount),
+                    {.pointer = "/learner/discount",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 0.9999,
+                     .meaning = "What a reward of the next tick is worth now."}));
+  t.push_back(bound(FIELD(config.learner.settings.seed), {.pointer = "/learner/seed",
+                                                          .type = KeyType::Integer,
+                                                          .min = 0,
+                                                          .max = 4294967295.0,
+                                                          .meaning = "Seed of all randomness in learning."}));
+  t.push_back(bound(FIELD(config.learner.settings.learning_starts),
+                    {.pointer = "/learner/learning_starts",
+                     .type = KeyType::Integer,
+                     .min = 1,
+                     .max = 1e6,
+                     .unit = "transitions",
+                     .meaning = "Trusted ones that an agent collects before its first update."}));
+  t.push_back(bound(FIELD(config.learner.settings.updates_per_step),
+                    {.pointer = "/learner/updates_per_step",
+                     .type = KeyType::Integer,
+                     .min = 0,
+                     .max = 1000,
+                     .unit = "updates",
+                     .meaning = "Per tick of an agent whose policy acts and learns (ONLINE)."}));
+  t.push_back(
+      bound(FIELD(config.learner.settings.offline_updates),
+            {.pointer = "/learner/offline_updates",
+             .type = KeyType::Integer,
+             .min = 0,
+             .max = 1e6,
+             .unit = "updates",
+             .meaning = "Per end of an episode of an agent whose policy does not act yet (OFFLINE)."}));
+  t.push_back(bound(FIELD(config.learner.settings.publish_interval_s),
+                    {.pointer = "/learner/publish_interval_s",
+                     .type = KeyType::Number,
+                     .min = 0.1,
+                     .max = 86400,
+                     .unit = "s",
+                     .meaning = "Shortest time between two policies for one agent."}));
+  t.push_back(
+      bound(FIELD(config.learner.settings.snapshot_lifetime_s),
+            {.pointer = "/learner/snapshot_lifetime_s",
+             .type = KeyType::Number,
+             .min = 1,
+             .max = 864000,
+             .unit = "s",
+             .meaning = "How long a policy may decide without a newer one; then the fallback does."}));
+  t.push_back(bound(FIELD(config.learner.settings.replay_steps),
+                    {.pointer = "/learner/replay_steps",
+                     .type = KeyType::Integer,
+                     .min = 100,
+                     .max = 1e6,
+                     .unit = "steps",
+                     .meaning = "Steps that are kept in memory per agent to learn from."}));
+  t.push_back(bound(FIELD(config.learner.settings.store_max_mib),
+                    {.pointer = "/learner/store_max_mib",
+                     .type = KeyType::Number,
+                     .min = 1,
+                     .max = 1e6,
+                     .unit = "MiB",
+                     .meaning = "Size of the stored steps on disk; the oldest go first."}));
+  t.push_back(bound(FIELD(config.learner.settings.store_max_days),
+                    {.pointer = "/learner/store_max_days",
+                     .type = KeyType::Number,
+                     .min = 0.01,
+                     .max = 3650,
+                     .unit = "days",
+                     .meaning = "Age of the stored steps; older ones are deleted."}));
 
   object("/restore", "What happens to the knobs when the daemon goes away.");
   t.push_back(choice<OnExit>(FIELD(config.restore.stop),
@@ -621,6 +750,45 @@ std::vector<ConfigKey> make_table() {
                                                   .max = 1000,
                                                   .unit = "episodes",
                                                   .meaning = "How many recent episodes are judged."}));
+  t.push_back(
+      bound(FIELD(rule.profile.worse_than_fallback),
+            {.pointer = "/rules/*/profile/worse_than_fallback",
+             .type = KeyType::Number,
+             .min = 0,
+             .max = 10,
+             .unit = "reward per step",
+             .meaning = "A policy that earns less than the fallback did while it learned, by more than "
+                        "this, loses the seat."}));
+
+  object("/rules/*/exploration",
+         "How far decisions stray so that there is something to learn from. Never while the target starves "
+         "or its "
+         "SLO is missed.");
+  t.push_back(bound(FIELD(rule.exploration.fallback_share),
+                    {.pointer = "/rules/*/exploration/fallback_share",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 0.5,
+                     .meaning = "Share of ticks in which the fallback's decision is varied; 0: never."}));
+  t.push_back(bound(FIELD(rule.exploration.online_share),
+                    {.pointer = "/rules/*/exploration/online_share",
+                     .type = KeyType::Number,
+                     .min = 0,
+                     .max = 0.5,
+                     .meaning = "Most that an acting policy's own schedule may vary; 0: never."}));
+  t.push_back(
+      bound(FIELD(rule.exploration.max_step),
+            {.pointer = "/rules/*/exploration/max_step",
+             .type = KeyType::Number,
+             .min = 0.001,
+             .max = 0.5,
+             .meaning = "Largest variation, as share of the knob's range (frequency: at least a level)."}));
+  t.push_back(bound(FIELD(rule.exploration.hold_steps), {.pointer = "/rules/*/exploration/hold_steps",
+                                                         .type = KeyType::Integer,
+                                                         .min = 1,
+                                                         .max = 100,
+                                                         .unit = "ticks",
+                                                         .meaning = "How long a variation lasts."}));
 
   object("/rules/*/reward", "What a decision earns.");
   t.push_back(choice<RewardKind>(FIELD(rule.reward.kind),

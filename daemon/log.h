@@ -27,5 +27,6 @@ inline constexpr std::string_view kMessageStage = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7
 inline constexpr std::string_view kMessageRestore = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e03";
 inline constexpr std::string_view kMessageOperator = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e04";
 inline constexpr std::string_view kMessageDegraded = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e05";
+inline constexpr std::string_view kMessageLearner = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e06";
 
 }  // namespace flash

@@ -48,6 +48,7 @@ struct LearningSettings {
   std::uint32_t replay_steps = 5000;  // kept in memory per agent
   double store_max_mib = 256;
   double store_max_days = 30;
+  bool operator==(const LearningSettings&) const = default;
 };
 
 struct HelloDown {

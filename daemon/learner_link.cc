@@ -1,0 +1,692 @@
+#include "daemon/learner_link.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/tensor_file.h"
+#include "host/parse.h"
+#include "link/seqpacket.h"
+#include "policy/action_space.h"
+#include "policy/observation_space.h"
+
+namespace flash {
+namespace {
+
+constexpr Duration kListenRetry = std::chrono::seconds(5);
+/// What waits to be said beside steps, before reading stops: a learner that does not read is not answered.
+constexpr std::size_t kMaxOutbox = 256;
+/// Bookkeeping of one step in the backlog, beside its bytes.
+constexpr std::size_t kStepOverhead = 64;
+constexpr int kLogBurst = 6;
+constexpr Duration kLogWindow = std::chrono::seconds(60);
+
+/// Text from outside as a message may carry it: printable ASCII, not longer than a name.
+std::string plain(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u >= 0x20 && u < 0x7f && u != '\\') {
+      out += c;
+    } else {
+      constexpr char kHex[] = "0123456789abcdef";
+      out.append("\\x").append(1, kHex[u >> 4]).append(1, kHex[u & 15]);
+    }
+  }
+  if (out.size() > link::kMaxName) {
+    const std::string digest = "..." + sha256_hex(text).substr(0, 16);
+    out.resize(link::kMaxName - digest.size());
+    out += digest;
+  }
+  return out;
+}
+
+/// Tokens that come back with time.
+class Bucket {
+ public:
+  /// Is there one? At most `rate` are kept.
+  bool take(Now now, double rate) {
+    if (!started_) {
+      tokens_ = rate;
+      started_ = true;
+    } else {
+      tokens_ = std::min(rate, tokens_ + rate * std::max(0.0, seconds(now.mono - at_)));
+    }
+    at_ = now.mono;
+    if (tokens_ < 1) return false;
+    tokens_ -= 1;
+    return true;
+  }
+  void reset() { started_ = false; }
+
+ private:
+  double tokens_ = 0;
+  Duration at_{};
+  bool started_ = false;
+};
+
+/// The numbers as they may be sent; a vector with one that is not finite says nothing.
+std::vector<float> finite(const std::vector<float>& values) {
+  if (values.size() > link::kMaxDim) return {};
+  for (float v : values)
+    if (!std::isfinite(v)) return {};
+  return values;
+}
+
+std::optional<uid_t> uid_of(const std::string& user) {
+  std::vector<char> buffer(16384);
+  passwd entry = {};
+  passwd* found = nullptr;
+  if (getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found)
+    return std::nullopt;
+  return entry.pw_uid;
+}
+
+std::optional<gid_t> gid_of(const std::string& name) {
+  std::vector<char> buffer(16384);
+  group entry = {};
+  group* found = nullptr;
+  if (getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found)
+    return std::nullopt;
+  return entry.gr_gid;
+}
+
+}  // namespace
+
+std::string_view to_string(LearnerEvent e) {
+  switch (e) {
+    case LearnerEvent::Connected:
+      return "connected";
+    case LearnerEvent::Closed:
+      return "closed";
+    case LearnerEvent::Refused:
+      return "refused";
+    case LearnerEvent::OfferRefused:
+      return "offer-refused";
+    case LearnerEvent::Trouble:
+      return "trouble";
+  }
+  return "";
+}
+
+std::string learning_key(const Target& target) {
+  return plain(std::string(to_string(target.task())) + ":" +
+               (target.id.kind == TargetKind::Cgroup ? target.cgroup : format_cpu_list(target.cpus)));
+}
+
+struct LearnerLink::Impl {
+  /// An agent as the learner knows it. Stays after the agent is gone until its last step is stored.
+  struct Agent {
+    TargetId id;
+    link::Announce announce;
+    bool gone = false;
+    bool announced = false;    // over this connection
+    std::uint64_t base = 0;    // link seq = base + Decision::seq
+    std::uint64_t last = 0;    // highest link seq recorded
+    std::uint64_t stored = 0;  // highest that the learner has stored
+    std::size_t in_backlog = 0;
+  };
+  struct Slot {
+    Agent* agent;  // lives while in_backlog > 0
+    std::uint64_t seq;
+    std::string bytes;
+  };
+
+  LearnerOptions options;
+  LearnerSession session;
+  LearnerCallbacks callbacks;
+  LearnerBounds bounds;
+  std::optional<uid_t> user;
+
+  int epoll = -1;
+  std::optional<link::Listener> listener;
+  Duration listen_at{};
+  std::string listen_trouble;
+
+  link::Connection connection;
+  std::uint32_t watched = 0;  // events of the connection
+  bool hello_sent = false;
+  std::optional<link::HelloUp> learner;  // its Hello
+  Duration connected_at{};
+  Duration refuse_until{};
+  std::string refuse_reason;
+  std::string last_state = "absent";
+  Bucket offer_tokens, message_tokens;
+
+  std::unordered_map<std::string, std::unique_ptr<Agent>> agents;  // by name
+  std::size_t present = 0;                                         // that are not gone
+  std::deque<Slot> backlog;                                        // oldest first
+  std::size_t backlog_bytes = 0;
+  std::size_t sent = 0;  // how many from the front went over this connection
+  bool ever_connected = false;
+  bool heard_all = false;     // since its Hello everything was read once: it has said what is stored
+  bool steps_due = false;     // ... and a tick has come
+  std::uint64_t highest = 0;  // of any agent's link seq in this epoch
+  std::deque<std::string> to_announce, to_say_gone;  // names
+  std::deque<std::string> outbox;                    // verdicts
+  LearnerCounters counters;
+
+  struct LogState {
+    Duration since{};
+    int said = 0;
+    std::uint64_t more = 0;
+  };
+  std::array<LogState, 5> said;
+
+  Impl(LearnerOptions o, LearnerSession s, LearnerCallbacks c, LearnerBounds b)
+      : options(std::move(o)), session(std::move(s)), callbacks(std::move(c)), bounds(b) {
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+  }
+  ~Impl() {
+    if (epoll >= 0) close(epoll);
+  }
+
+  void log(Now now, LearnerEvent event, const std::string& text) {
+    LogState& state = said[static_cast<std::size_t>(event)];
+    if (state.said == 0 || now.mono - state.since >= kLogWindow) {
+      state.since = now.mono;
+      state.said = 0;
+    }
+    if (++state.said > kLogBurst) {
+      ++state.more;
+      return;
+    }
+    const std::uint64_t more = std::exchange(state.more, 0);
+    if (callbacks.log)
+      callbacks.log(event, more ? text + " (and " + std::to_string(more) + " more before)" : text);
+  }
+
+  void watch(int fd, int op, std::uint32_t events) const {
+    epoll_event e = {};
+    e.events = events;
+    e.data.fd = fd;
+    (void)epoll_ctl(epoll, op, fd, &e);
+  }
+
+  /// What to wake up for; level-triggered.
+  void rearm() {
+    if (!connection.open()) return;
+    const std::uint32_t events = (outbox.size() < kMaxOutbox ? static_cast<std::uint32_t>(EPOLLIN) : 0u) |
+                                 (anything_to_say() ? static_cast<std::uint32_t>(EPOLLOUT) : 0u);
+    if (events == watched) return;
+    watch(connection.fd(), EPOLL_CTL_MOD, events);
+    watched = events;
+  }
+
+  bool anything_to_say() const {
+    return !hello_sent || !to_announce.empty() || !outbox.empty() ||
+           (steps_due && (sent < backlog.size() || !to_say_gone.empty()));
+  }
+
+  void listen(Now now);
+  void accept(Now now);
+  void disconnect(Now now, const std::string& why);
+  void protocol_error(Now now, const std::string& why);
+  void read(Now now);
+  bool handle(Now now, const link::Up& message);
+  void offered(Now now, const link::Offer& offer);
+  Result<void> stored(const link::Stored& s);
+  void trim();
+  void flush(Now now);
+  Result<link::SendStatus> say_next();
+  void drop_front();
+  void forget(const std::string& name);
+  bool may_connect(uid_t uid) const { return uid == 0 || uid == geteuid() || (user && uid == *user); }
+};
+
+// --- connections ----------------------------------------------------------------------------------------
+
+void LearnerLink::Impl::listen(Now now) {
+  if (listener || now.mono < listen_at) return;
+  listen_at = now.mono + kListenRetry;
+  user = uid_of(options.user);
+  auto opened = link::Listener::listen(options.socket, gid_of(options.user));
+  if (!opened) {
+    if (listen_trouble != opened.error().message()) {
+      listen_trouble = opened.error().message();
+      counters.last_error = listen_trouble;
+      log(now, LearnerEvent::Trouble, "not listening for the learner: " + listen_trouble);
+    }
+    return;
+  }
+  listen_trouble.clear();
+  listener = std::move(*opened);
+  watch(listener->fd(), EPOLL_CTL_ADD, EPOLLIN);
+}
+
+void LearnerLink::Impl::accept(Now now) {
+  if (!listener) return;
+  auto accepted = listener->accept();
+  if (!accepted) {
+    // Without descriptors accept() fails while the peer waits: closing the listener ends the busy loop.
+    counters.last_error = accepted.error().message();
+    log(now, LearnerEvent::Trouble, "learner socket: " + accepted.error().message());
+    listener.reset();
+    listen_at = now.mono + kListenRetry;
+    return;
+  }
+  if (!*accepted) return;
+  link::Connection peer = std::move(**accepted);
+  std::string why;
+  const auto who = peer.peer();
+  if (!who)
+    why = who.error().message();
+  else if (!may_connect(who->uid))
+    why = "uid " + std::to_string(who->uid) + " is not " + plain(options.user);
+  else if (connection.open())
+    why = "a learner is connected already; pid " + std::to_string(who->pid) + " is one too many";
+  else if (now.mono < refuse_until)
+    why = "back-off of " + std::to_string(std::lround(std::ceil(seconds(refuse_until - now.mono)))) +
+          " s after: " + refuse_reason;
+  if (!why.empty()) {
+    ++counters.refused_peers;
+    counters.last_error = "refused: " + why;
+    if (!connection.open()) last_state = "refused: " + why;
+    log(now, LearnerEvent::Refused, "a learner was refused: " + why);
+    return;
+  }
+  connection = std::move(peer);
+  ++counters.connections;
+  ever_connected = true;
+  connected_at = now.mono;
+  hello_sent = heard_all = steps_due = false;
+  learner.reset();
+  sent = 0;
+  outbox.clear();
+  to_announce.clear();
+  to_say_gone.clear();
+  offer_tokens.reset();
+  message_tokens.reset();
+  for (auto& [name, agent] : agents) {
+    agent->announced = false;
+    to_announce.push_back(name);
+    if (agent->gone) to_say_gone.push_back(name);
+  }
+  watched = EPOLLIN;
+  watch(connection.fd(), EPOLL_CTL_ADD, watched);
+}
+
+void LearnerLink::Impl::disconnect(Now now, const std::string& why) {
+  if (!connection.open()) return;
+  connection.close();  // leaves the epoll set with it
+  learner.reset();
+  hello_sent = heard_all = steps_due = false;
+  sent = 0;
+  outbox.clear();
+  to_announce.clear();
+  to_say_gone.clear();
+  std::erase_if(agents, [](const auto& a) { return a.second->gone && a.second->in_backlog == 0; });
+  last_state = why;
+  log(now, LearnerEvent::Closed, "learner " + why);
+}
+
+void LearnerLink::Impl::protocol_error(Now now, const std::string& why) {
+  ++counters.protocol_errors;
+  counters.last_error = why;
+  refuse_until = now.mono + bounds.error_backoff;
+  refuse_reason = why;
+  disconnect(now, "closed: " + why);
+}
+
+// --- what the learner says ------------------------------------------------------------------------------
+
+void LearnerLink::Impl::read(Now now) {
+  const double agents_now = static_cast<double>(present);
+  for (int i = 0; i < bounds.receive_batch && connection.open() && outbox.size() < kMaxOutbox; ++i) {
+    auto received = connection.receive();
+    if (!received) {
+      if (received.error().is(std::errc::message_size))
+        return protocol_error(now, received.error().message());
+      return disconnect(now, learner ? "absent: it closed the connection"
+                                     : "absent: it closed the connection before its Hello");
+    }
+    if (!*received) {
+      heard_all = learner.has_value();
+      return;
+    }
+    if (!message_tokens.take(now, bounds.messages_per_s + bounds.messages_per_s_and_agent * agents_now)) {
+      ++counters.flood_closes;
+      counters.last_error = "flood: too many messages per second";
+      refuse_until = now.mono + bounds.flood_backoff;
+      refuse_reason = "flood";
+      return disconnect(now, "closed: flood of messages");
+    }
+    auto message = link::decode_up(**received);
+    if (!message) return protocol_error(now, message.error().message());
+    if (!handle(now, *message)) return;
+  }
+}
+
+/// False: no more of this batch.
+bool LearnerLink::Impl::handle(Now now, const link::Up& message) {
+  if (const auto* hello = std::get_if<link::HelloUp>(&message)) {
+    if (learner) return protocol_error(now, "a second Hello"), false;
+    learner = *hello;
+    last_state = "connected: " + hello->software + (hello->blas.empty() ? "" : ", " + hello->blas);
+    log(now, LearnerEvent::Connected, "learner " + last_state + ", pid " + std::to_string(hello->pid));
+    return true;
+  }
+  if (!learner) return protocol_error(now, "a message before the Hello"), false;
+  if (const auto* one = std::get_if<link::Stored>(&message)) {
+    if (auto ok = stored(*one); !ok) return protocol_error(now, ok.error().message()), false;
+    trim();
+  } else if (const auto* all = std::get_if<link::Acknowledge>(&message)) {
+    for (const link::Stored& s : all->stored)
+      if (auto ok = stored(s); !ok) return protocol_error(now, ok.error().message()), false;
+    trim();
+  } else if (const auto* offer = std::get_if<link::Offer>(&message)) {
+    if (!offer_tokens.take(
+            now, bounds.offers_per_s + bounds.offers_per_s_and_agent * static_cast<double>(present))) {
+      ++counters.flood_closes;
+      counters.last_error = "flood: too many offers per second";
+      refuse_until = now.mono + bounds.flood_backoff;
+      refuse_reason = "flood";
+      return disconnect(now, "closed: flood of offers"), false;
+    }
+    offered(now, *offer);
+    return false;
+  }
+  return true;
+}
+
+void LearnerLink::Impl::offered(Now now, const link::Offer& offer) {
+  ++counters.offers;
+  link::Verdict verdict;
+  verdict.agent = offer.agent;
+  const auto decide = [&]() -> Result<void> {
+    const auto it = agents.find(offer.agent);
+    if (it == agents.end() || it->second->gone)
+      return Error(std::errc::no_such_file_or_directory, "no such agent");
+    FLASH_TRY(const TensorFile file, decode_tensor_file(offer.policy));
+    FLASH_TRY(PolicySnapshot policy, to_policy(file));
+    verdict.version = policy.version;
+    if (policy.task != it->second->announce.task)
+      return Error(std::errc::invalid_argument, "a policy of task " + std::string(to_string(policy.task)));
+    if (!callbacks.offer) return Error(std::errc::not_supported, "nobody takes policies");
+    FLASH_CHECK(
+        callbacks.offer(now, it->second->id, std::make_shared<const PolicySnapshot>(std::move(policy))));
+    it->second->announce.model_version = verdict.version;
+    return {};
+  };
+  if (auto done = decide(); done) {
+    ++counters.accepted;
+    verdict.accepted = true;
+  } else {
+    ++counters.refused;
+    verdict.reason = plain(done.error().message());
+    if (verdict.reason.empty()) verdict.reason = "refused";
+    counters.last_error = verdict.agent + ": " + verdict.reason;
+    log(now, LearnerEvent::OfferRefused,
+        "policy version " + std::to_string(verdict.version) + " for " + verdict.agent +
+            " was refused: " + verdict.reason);
+  }
+  outbox.push_back(link::encode(link::Down(verdict)));
+}
+
+Result<void> LearnerLink::Impl::stored(const link::Stored& s) {
+  const auto it = agents.find(s.agent);
+  if (it == agents.end()) return {};  // came and went; its steps were dropped
+  Agent& agent = *it->second;
+  if (s.seq > agent.last)
+    return Error(std::errc::invalid_argument, "acknowledges step " + std::to_string(s.seq) + " of " +
+                                                  s.agent + ", the last was " + std::to_string(agent.last));
+  agent.stored = std::max(agent.stored, s.seq);
+  return {};
+}
+
+// --- the backlog ----------------------------------------------------------------------------------------
+
+void LearnerLink::Impl::drop_front() {
+  Slot& slot = backlog.front();
+  backlog_bytes -= slot.bytes.size() + kStepOverhead;
+  Agent* agent = slot.agent;
+  backlog.pop_front();
+  if (sent > 0) --sent;
+  if (--agent->in_backlog == 0 && agent->gone && (!connection.open() || !agent->announced))
+    forget(std::string(agent->announce.agent));
+}
+
+/// All agents' steps are committed together, so that what is stored is at the front.
+void LearnerLink::Impl::trim() {
+  while (!backlog.empty() && backlog.front().seq <= backlog.front().agent->stored) {
+    ++counters.acknowledged_steps;
+    drop_front();
+  }
+}
+
+void LearnerLink::Impl::forget(const std::string& name) {
+  const auto it = agents.find(name);
+  if (it != agents.end() && it->second->gone && it->second->in_backlog == 0) agents.erase(it);
+}
+
+// --- what flashd says -----------------------------------------------------------------------------------
+
+/// One message; REQUIRES anything_to_say(). What was sent is taken off its queue.
+Result<link::SendStatus> LearnerLink::Impl::say_next() {
+  using link::SendStatus;
+  if (!hello_sent) {
+    link::HelloDown hello{.software = plain(session.software),
+                          .epoch = session.epoch,
+                          .period_s = std::clamp(seconds(session.period), 0.01, 3600.0),
+                          .episode_steps = static_cast<std::uint32_t>(std::max(session.episode_steps, 1)),
+                          .settings = options.settings};
+    FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(hello))));
+    hello_sent = status == SendStatus::Sent;
+    return status;
+  }
+  if (!to_announce.empty()) {
+    const auto it = agents.find(to_announce.front());
+    if (it != agents.end() && !it->second->announced) {
+      FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(it->second->announce))));
+      if (status == SendStatus::Full) return status;
+      it->second->announced = true;
+    }
+    to_announce.pop_front();
+    return SendStatus::Sent;
+  }
+  if (!outbox.empty()) {
+    FLASH_TRY(const SendStatus status, connection.send(outbox.front()));
+    if (status == SendStatus::Sent) outbox.pop_front();
+    return status;
+  }
+  std::vector<std::string_view> steps;
+  std::size_t bytes = link::kStepsOverhead, end = sent, count = 0;
+  for (; end < backlog.size() && steps.size() < link::kMaxStepsPerMessage; ++end) {
+    const Slot& slot = backlog[end];
+    if (slot.seq <= slot.agent->stored) continue;  // from before this connection
+    if (bytes + slot.bytes.size() > link::kMaxMessage) break;
+    bytes += slot.bytes.size();
+    steps.push_back(slot.bytes);
+    ++count;
+  }
+  if (!steps.empty()) {
+    FLASH_TRY(const SendStatus status, connection.send(link::join_steps(steps)));
+    if (status == SendStatus::Full) return status;
+    counters.sent_steps += count;
+  }
+  if (end > sent) {
+    sent = end;
+    return SendStatus::Sent;
+  }
+  // Everything of an agent that is gone was said.
+  const std::string name = to_say_gone.front();
+  const auto it = agents.find(name);
+  if (it != agents.end() && it->second->gone && it->second->announced) {
+    FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(link::Gone{name}))));
+    if (status == SendStatus::Full) return status;
+    it->second->announced = false;
+    forget(name);
+  }
+  to_say_gone.pop_front();
+  return SendStatus::Sent;
+}
+
+void LearnerLink::Impl::flush(Now now) {
+  for (int i = 0; i < bounds.send_batch && connection.open() && anything_to_say(); ++i) {
+    const auto status = say_next();
+    if (!status) {
+      counters.last_error = status.error().message();
+      disconnect(now, "absent: " + status.error().message());
+      return;
+    }
+    if (*status == link::SendStatus::Full) return;
+  }
+}
+
+// --- the door -------------------------------------------------------------------------------------------
+
+LearnerLink::LearnerLink(LearnerOptions options, LearnerSession session, LearnerCallbacks callbacks,
+                         LearnerBounds bounds)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(session), std::move(callbacks), bounds)) {}
+LearnerLink::~LearnerLink() = default;
+
+int LearnerLink::fd() const {
+  return impl_->epoll;
+}
+
+void LearnerLink::process(Now now) {
+  impl_->accept(now);
+  if (impl_->connection.open()) impl_->read(now);
+  impl_->flush(now);
+  impl_->rearm();
+}
+
+void LearnerLink::agent_added(const Target& target) {
+  Impl& i = *impl_;
+  const std::string name = agent_name(target.id);
+  auto& agent = i.agents[name];
+  link::Announce announce;
+  announce.agent = name;
+  announce.key = learning_key(target);
+  announce.task = target.task();
+  announce.application = plain(target.application);
+  announce.rule = plain(target.rule);
+  announce.state_dim = static_cast<std::uint32_t>(state_dim(announce.task));
+  announce.action_dim = static_cast<std::uint32_t>(action_dim(announce.task));
+  for (const StateEntry& entry : state_entries(announce.task)) announce.state_names.emplace_back(entry.name);
+  if (!agent) {
+    agent = std::make_unique<Impl::Agent>();
+    agent->gone = true;
+  }
+  if (agent->gone) {
+    // A name may come back (a reload), its Decision::seq starts anew: what was said before stays below.
+    // The gap keeps the last step of one life and the first of the next from looking like a transition.
+    agent->base = i.highest == 0 ? 0 : i.highest + 1;
+    agent->gone = false;
+    ++i.present;
+  } else {
+    announce.model_version = agent->announce.model_version;
+  }
+  agent->id = target.id;
+  agent->announce = std::move(announce);
+  agent->announced = false;
+  if (i.connection.open()) {
+    i.to_announce.push_back(name);
+    i.rearm();
+  }
+}
+
+void LearnerLink::agent_removed(TargetId id) {
+  Impl& i = *impl_;
+  const std::string name = agent_name(id);
+  const auto it = i.agents.find(name);
+  if (it == i.agents.end() || it->second->gone) return;
+  it->second->gone = true;
+  --i.present;
+  if (i.connection.open()) {
+    i.to_say_gone.push_back(name);
+    i.rearm();
+  } else {
+    i.forget(name);
+  }
+}
+
+void LearnerLink::decided(const Target& target, const Decision& d) {
+  Impl& i = *impl_;
+  const auto it = i.agents.find(agent_name(target.id));
+  if (it == i.agents.end() || it->second->gone) return;
+  Impl::Agent& agent = *it->second;
+  link::Step step;
+  step.agent = it->first;
+  step.seq = agent.base + d.seq;
+  step.time_us = std::chrono::duration_cast<std::chrono::microseconds>(d.at.wall.time_since_epoch()).count();
+  step.episode = d.episode;
+  step.step = d.step;
+  step.stage = d.stage;
+  step.controller = d.controller;
+  step.explored = d.explored;
+  step.end_of_episode = d.learning.end_of_episode;
+  step.state = finite(d.learning.state);
+  step.state_trusted = d.learning.state_trusted && !step.state.empty();
+  step.action = finite(d.learning.action);
+  step.fallback = finite(d.learning.fallback);
+  step.reward_given = d.reward.given && std::isfinite(d.reward.value);
+  step.reward_trusted = step.reward_given && d.reward.trusted;
+  step.reward = step.reward_given ? static_cast<float>(d.reward.value) : 0;
+  if (!std::isfinite(step.reward)) step.reward_given = step.reward_trusted = false, step.reward = 0;
+  agent.last = step.seq;
+  i.highest = std::max(i.highest, step.seq);
+  ++agent.in_backlog;
+  i.backlog.push_back({&agent, step.seq, link::encode_step(step)});
+  i.backlog_bytes += i.backlog.back().bytes.size() + kStepOverhead;
+  const std::size_t most = i.ever_connected ? i.bounds.backlog_bytes : i.bounds.backlog_bytes_unused;
+  while (i.backlog_bytes > most && !i.backlog.empty()) {
+    // Nobody was there to miss it before the first learner came.
+    if (i.ever_connected && i.backlog.front().seq > i.backlog.front().agent->stored)
+      ++i.counters.dropped_steps;
+    i.drop_front();
+  }
+}
+
+void LearnerLink::tick(Now now) {
+  Impl& i = *impl_;
+  i.listen(now);
+  if (i.connection.open() && !i.learner && now.mono - i.connected_at > i.bounds.hello_timeout)
+    i.protocol_error(
+        now, "no Hello within " + std::to_string(std::lround(seconds(i.bounds.hello_timeout))) + " s");
+  i.steps_due = i.steps_due || i.heard_all;
+  i.flush(now);
+  i.rearm();
+}
+
+void LearnerLink::reconfigure(Now now, LearnerOptions options, Duration period, int episode_steps) {
+  Impl& i = *impl_;
+  // A user that did not exist may do so now.
+  const bool elsewhere = options.socket != i.options.socket || options.user != i.options.user || !i.user;
+  const bool other =
+      !(options == i.options) || period != i.session.period || episode_steps != i.session.episode_steps;
+  i.options = std::move(options);
+  i.session.period = period;
+  i.session.episode_steps = episode_steps;
+  if (other) i.disconnect(now, "absent: the configuration changed");
+  if (elsewhere) {
+    i.listener.reset();
+    i.listen_at = {};
+  }
+}
+
+std::string LearnerLink::state() const {
+  const Impl& i = *impl_;
+  if (i.connection.open() && !i.learner) return "connecting: no Hello yet";
+  if (!i.connection.open() && !i.listen_trouble.empty()) return "not listening: " + i.listen_trouble;
+  return i.last_state;
+}
+
+const LearnerCounters& LearnerLink::counters() const {
+  impl_->counters.backlog_steps = impl_->backlog.size();
+  impl_->counters.backlog_bytes = impl_->backlog_bytes;
+  return impl_->counters;
+}
+
+}  // namespace flash
