@@ -99,6 +99,7 @@ Result<json> measure_daemon(const DaemonOptions& options) {
                                 {"mode", options.mode},
                                 {"state_directory", tree->state_directory()},
                                 {"statsd", {{"socket", ""}}},
+                                {"learner", {{"enabled", false}}},
                                 {"rules", {{"bench", {{"select", {{"cgroup", tree->glob()}}}}}}}};
   std::vector<std::string> words = {options.program, "--bus", "none"};
   if (options.tree != TreeKind::Real) words.insert(words.end(), {"--root", tree->root().path("")});

@@ -51,7 +51,8 @@ else
 fi
 
 cat > "$tmp/flashd.json" <<EOF
-{"period_s": 0.1, "mode": "control", "state_directory": "$tmp/state", "statsd": {"socket": ""}, "learner": {"enabled": false},
+{"period_s": 0.1, "mode": "control", "state_directory": "$tmp/state", "statsd": {"socket": ""},
+ "learner": {"enabled": false},
  "rules": {"crash": {"task": "resource-limits", "select": {"cgroup": "/$name/*"}, "mode": "control",
    "cpu": {"min_cores": 0.1, "max_cores": 1.5, "target_utilization": 0.5, "down_stabilization_s": 1},
    "memory": {"min_mib": 64},
