@@ -44,6 +44,13 @@ Losses update(Ddpg& d, const Minibatch& b) {
   return losses;
 }
 
+std::vector<Part> parts(Ddpg& d) {
+  return {{"actor", &d.actor, &d.actor_adam},
+          {"critic", &d.critic, &d.critic_adam},
+          {"target_actor", &d.target_actor, nullptr},
+          {"target_critic", &d.target_critic, nullptr}};
+}
+
 void rescale(Ddpg& d, const Scaling& from, const Scaling& to) {
   for (Network* n : {&d.actor, &d.target_actor}) keep_function(*n, input_scale(from), input_scale(to));
   for (Network* n : {&d.critic, &d.target_critic}) {

@@ -41,6 +41,7 @@ struct Losses {
 /// One update of critic, actor and both target networks (Alg. 3.3 lines 12-15).
 Losses update(Ddpg& ddpg, const Minibatch& batch);
 
+std::vector<Part> parts(Ddpg& ddpg);
 /// The scaling changes; what the networks compute stays.
 void rescale(Ddpg& ddpg, const Scaling& from, const Scaling& to);
 

@@ -227,6 +227,26 @@ std::vector<DenseLayer> to_layers(const Network& network) {
   return layers;
 }
 
+std::vector<at::Tensor> copy_parts(const std::vector<Part>& parts) {
+  std::vector<at::Tensor> copy;
+  for (const Part& part : parts) copy.push_back(part.network->parameters.detach().clone());
+  return copy;
+}
+
+void put_back(const std::vector<at::Tensor>& copy, const std::vector<Part>& parts) {
+  TORCH_CHECK(copy.size() == parts.size(), "a copy of other networks");
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::copy_n(copy[i].data_ptr<float>(), copy[i].numel(), parts[i].network->parameters.data_ptr<float>());
+    if (parts[i].adam == nullptr) continue;
+    parts[i].adam->m = parts[i].adam->v = at::Tensor();
+    parts[i].adam->steps = 0;
+  }
+}
+
+bool all_finite(const std::vector<Part>& parts) {
+  return std::all_of(parts.begin(), parts.end(), [](const Part& p) { return finite(*p.network); });
+}
+
 namespace {
 
 void put_array(TensorFile& file, const std::string& name, const at::Tensor& t) {

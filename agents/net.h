@@ -89,6 +89,21 @@ void keep_function(Network& network, const OutputScale& from, const OutputScale&
 /// For a PolicySnapshot.
 std::vector<DenseLayer> to_layers(const Network& network);
 
+/// A network of a learner, with its optimiser (null: a target network) and its name in checkpoints. What is
+/// the same for all of a learner's networks (checkpoint, going back after a divergence) walks over its
+/// parts().
+struct Part {
+  std::string name;
+  Network* network = nullptr;
+  Adam* adam = nullptr;
+};
+
+/// Their parameters, to go back to after a divergence; the optimisers start anew then.
+std::vector<at::Tensor> copy_parts(const std::vector<Part>& parts);
+/// REQUIRES: the copy is of these parts.
+void put_back(const std::vector<at::Tensor>& copy, const std::vector<Part>& parts);
+bool all_finite(const std::vector<Part>& parts);
+
 /// For a checkpoint: "NAME/parameters", and "NAME/m", "NAME/v" of the optimiser (steps: the caller's meta).
 void put(TensorFile& file, const std::string& name, const Network& network);
 void put(TensorFile& file, const std::string& name, const Adam& adam);

@@ -32,6 +32,10 @@ double update(QLearning& l, const Minibatch& b) {
   return loss;
 }
 
+std::vector<Part> parts(QLearning& l) {
+  return {{"q", &l.q, &l.adam}, {"target_q", &l.target_q, nullptr}};
+}
+
 void rescale(QLearning& l, const Scaling& from, const Scaling& to) {
   for (Network* n : {&l.q, &l.target_q}) {
     keep_function(*n, input_scale(from), input_scale(to));

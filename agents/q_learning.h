@@ -35,6 +35,7 @@ at::Tensor q_loss(const QLearning& learner, const Minibatch& batch, const at::Te
 /// One update of the network and its target. Returns the loss. REQUIRES: batch has level_t.
 double update(QLearning& learner, const Minibatch& batch);
 
+std::vector<Part> parts(QLearning& learner);
 /// The scaling changes; what the networks compute stays.
 void rescale(QLearning& learner, const Scaling& from, const Scaling& to);
 
