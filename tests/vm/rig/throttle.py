@@ -143,12 +143,14 @@ def _rmdir(directory: pathlib.Path) -> None:
 
 
 class Throttle:
-    def __init__(self, group, vcpus: int, share: float, journal):
+    def __init__(self, group, vcpus: list[int], share: float, journal):
         self._group = group
+        self._threads = vcpus
+        self._host_cpus = sorted(os.sched_getaffinity(0))
         self._share = share
         self._journal = journal
-        self._armed = [False] * vcpus
-        self._mhz = [pstates.MAX_MHZ] * vcpus
+        self._armed = [False] * len(vcpus)
+        self._mhz = [pstates.MAX_MHZ] * len(vcpus)
 
     def p_state(self, vcpu: int, value: int) -> None:
         if value < len(pstates.FREQUENCIES_MHZ):
@@ -159,6 +161,10 @@ class Throttle:
     def arm(self, mask: int) -> None:
         self._armed = [bool(mask >> vcpu & 1) for vcpu in range(len(self._mhz))]
         self._group.weight(WEIGHT_ARMED if any(self._armed) else WEIGHT_UNARMED)
+        for vcpu, tid in enumerate(self._threads):
+            # Two vCPUs that the host's scheduler puts on one of its processors look like a lower frequency too.
+            own = {self._host_cpus[vcpu % len(self._host_cpus)]} if any(self._armed) else self._host_cpus
+            _try(lambda: os.sched_setaffinity(tid, own))
         for vcpu in range(len(self._mhz)):
             self._apply(vcpu)
         self._note(armed=self._armed)
@@ -177,7 +183,7 @@ def main() -> None:
     group = make_group(task["name"], task["qemu"], task["vcpus"])
     try:
         _try(lambda: os.setpriority(os.PRIO_PROCESS, 0, -15))
-        throttle = Throttle(group, len(task["vcpus"]), task["share"], open(task["journal"], "a"))
+        throttle = Throttle(group, task["vcpus"], task["share"], open(task["journal"], "a"))
         events = selectors.DefaultSelector()
         events.register(sys.stdin, selectors.EVENT_READ, None)
         for vcpu, path in enumerate(task["pstates"]):
