@@ -1,22 +1,28 @@
 #include "daemon/command_line.h"
 
 #include <array>
+#include <charconv>
 
 namespace flash {
 namespace {
 
-constexpr std::array<OptionRow, 12> kOptions = {{
+constexpr std::array<OptionRow, 16> kOptions = {{
     {"config", "FILE", "configuration file; drop-ins are FILE.d/*.json (default /etc/flashd/flashd.json)"},
     {"check-config", "", "check the configuration, print what is wrong with file, line and key, and end"},
     {"restore", "", "put back what an earlier flashd changed, prove it by reading back, and end"},
     {"cause", "CAUSE",
      "why --restore runs: stop, crash, upgrade or auto (default: auto, from $SERVICE_RESULT)"},
+    {"replay", "JOURNAL",
+     "say what --model would have decided instead of what JOURNAL (a file or directory) records, and end"},
+    {"model", "FILE", "the policy for --replay"},
+    {"target", "NAME", "replay only this target, agent, cgroup or application"},
+    {"largest", "N", "explain the N largest differences of --replay (default 10, at most 1000)"},
     {"once", "", "sense and decide for two ticks, write nothing, print each agent's decision, and end"},
     {"dry-run", "", "run, but write no knob: every rule in mode control acts as recommend"},
     {"root", "DIR", "look for proc, sys and sys/fs/cgroup below DIR (captured hosts, tests)"},
     {"state-directory", "DIR", "where the ledger is kept (default: state_directory of the configuration)"},
     {"bus", "ADDRESS", "D-Bus address instead of the system bus; \"none\" for no bus"},
-    {"json", "", "print --once, --check-config and --restore as JSON"},
+    {"json", "", "print --once, --check-config, --restore and --replay as JSON"},
     {"debug", "", "log more"},
     {"version", "", "print the version and end"},
 }};
@@ -29,6 +35,15 @@ Result<Cause> cause_from_name(const std::string& name) {
   for (Cause c : {Cause::Stop, Cause::Crash, Cause::Upgrade, Cause::Auto})
     if (to_string(c) == name) return c;
   return usage("--cause takes stop, crash, upgrade or auto, not '" + name + "'");
+}
+
+Result<std::size_t> count_from_text(const std::string& text) {
+  std::size_t n = 0;
+  const char* end = text.data() + text.size();
+  const auto [p, ec] = std::from_chars(text.data(), end, n);
+  if (ec != std::errc{} || p != end || n > 1000)
+    return usage("--largest takes a number from 0 to 1000, not '" + text + "'");
+  return n;
 }
 
 }  // namespace
@@ -84,6 +99,15 @@ Result<CommandLine> parse_command_line(std::span<const char* const> arguments) {
       line.command = Command::Restore;
     else if (row->name == "cause") {
       FLASH_TRY(line.cause, cause_from_name(*value));
+    } else if (row->name == "replay") {
+      line.command = Command::Replay;
+      line.journal = *value;
+    } else if (row->name == "model") {
+      line.model = *value;
+    } else if (row->name == "target") {
+      line.target = *value;
+    } else if (row->name == "largest") {
+      FLASH_TRY(line.largest, count_from_text(*value));
     } else if (row->name == "once")
       line.once = true;
     else if (row->name == "dry-run")
@@ -102,6 +126,11 @@ Result<CommandLine> parse_command_line(std::span<const char* const> arguments) {
       line.command = Command::Version;
   }
   if (line.root.empty() || line.root[0] != '/') return usage("--root takes an absolute directory");
+  const bool replay = line.command == Command::Replay;
+  if (replay && line.model.empty()) return usage("--replay needs --model FILE");
+  if (!replay && !(line.model + line.target).empty())
+    return usage("--model and --target go with --replay");
+  if (replay && line.once) return usage("--replay and --once exclude each other");
   if (line.command == Command::Restore && line.once) return usage("--restore and --once exclude each other");
   return line;
 }

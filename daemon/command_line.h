@@ -12,7 +12,7 @@
 
 namespace flash {
 
-enum class Command { Run, CheckConfig, Restore, Help, Version };
+enum class Command { Run, CheckConfig, Restore, Replay, Help, Version };
 enum class Cause { Stop, Crash, Upgrade, Auto };
 std::string_view to_string(Cause c);
 
@@ -23,6 +23,8 @@ struct CommandLine {
   std::string state_directory;  // empty: the configuration's
   std::string bus;              // empty: the system bus; "none": no bus; else a D-Bus address
   Cause cause = Cause::Auto;
+  std::string journal, model, target;  // --replay
+  std::size_t largest = 10;
   bool once = false;
   bool dry_run = false;
   bool json = false;

@@ -2,8 +2,8 @@
 // (policy/decision_json.h without `words`), in one directory:
 //   decisions.jsonl           what is being written
 //   decisions.NNNNNNNN.jsonl  full ones, the highest number is the newest
-// flashd --replay reads them (daemon/journal_reader.h). Bounded by size: the oldest file goes first. A line
-// is about 3 KiB: 64 MiB hold six hours of one target at one tick per second, four minutes of a hundred.
+// flashd --replay reads them (daemon/journal_reader.h). Bounded by size: the oldest file goes first. A line is
+// about 2 KiB: 64 MiB hold nine hours of one target at one tick per second, five minutes of a hundred.
 // Ownership: owns the open file. Nothing here may fail a tick: what cannot be written is counted and said.
 // Thread rule: one thread. Time is a parameter.
 #pragma once

@@ -6,6 +6,7 @@
 #include "daemon/command_line.h"
 #include "daemon/config.h"
 #include "daemon/log.h"
+#include "daemon/replay.h"
 #include "daemon/version.h"
 
 namespace {
@@ -29,6 +30,19 @@ int check_config(const flash::CommandLine& line) {
   return result ? 0 : kExitFailure;
 }
 
+int replay(const flash::CommandLine& line) {
+  const auto report = flash::replay({line.journal, line.model, line.target, line.largest});
+  if (!report) {
+    std::fprintf(stderr, "flashd: %s\n", report.error().message().c_str());
+    return kExitFailure;
+  }
+  if (line.json)
+    std::puts(to_json(*report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  else
+    std::fputs(to_text(*report).c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -48,6 +62,8 @@ int main(int argc, char** argv) {
       return 0;
     case flash::Command::CheckConfig:
       return check_config(line);
+    case flash::Command::Replay:
+      return replay(line);
     case flash::Command::Run:
     case flash::Command::Restore:
       break;

@@ -26,6 +26,19 @@ TEST(CommandLine, TakesValuesAsOwnArgumentOrAfterEquals) {
   EXPECT_EQ(parse({"--restore", "--cause", "upgrade"})->cause, Cause::Upgrade);
 }
 
+TEST(CommandLine, ReplayNeedsAModelAndTakesATarget) {
+  const auto line = parse({"--replay", "j", "--model=m", "--target", "web", "--largest", "3", "--json"});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->command, Command::Replay);
+  EXPECT_EQ(line->journal + " " + line->model + " " + line->target, "j m web");
+  EXPECT_EQ(line->largest, 3u);
+  EXPECT_NE(parse({"--replay", "j"}).error().message().find("--model"), std::string::npos);
+  EXPECT_FALSE(parse({"--model", "m"}));
+  EXPECT_FALSE(parse({"--replay", "j", "--model", "m", "--once"}));
+  for (const char* bad : {"-1", "1001", "3x", ""})
+    EXPECT_FALSE(parse({"--replay", "j", "--model", "m", "--largest", bad})) << bad;
+}
+
 TEST(CommandLine, NamesWhatItDoesNotUnderstand) {
   EXPECT_NE(parse({"--confg", "x"}).error().message().find("'--confg'"), std::string::npos);
   EXPECT_NE(parse({"start"}).error().message().find("'start'"), std::string::npos);
