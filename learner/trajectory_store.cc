@@ -814,6 +814,16 @@ Result<TrajectoryStore::Counts> TrajectoryStore::counts() const {
   return c;
 }
 
+Result<std::vector<std::string>> TrajectoryStore::keys() const {
+  FLASH_TRY(Query q, impl_->query("SELECT key FROM agents"));
+  std::vector<std::string> out;
+  while (true) {
+    FLASH_TRY(bool there, q.row());
+    if (!there) return out;
+    out.push_back(q.text(0));
+  }
+}
+
 Result<std::uint64_t> TrajectoryStore::used_bytes() const {
   FLASH_TRY(std::int64_t pages, impl_->number("PRAGMA page_count"));
   FLASH_TRY(std::int64_t free, impl_->number("PRAGMA freelist_count"));

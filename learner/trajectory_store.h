@@ -136,6 +136,8 @@ class TrajectoryStore {
   /// All steps of an episode in order.
   Result<std::vector<StoredStep>> trajectory(std::int64_t episode) const;
   Result<Counts> counts() const;
+  /// Of all agents.
+  Result<std::vector<std::string>> keys() const;
   /// Bytes of pages in use (without free pages and the WAL).
   Result<std::uint64_t> used_bytes() const;
   /// PRAGMA integrity_check and the store's own rules (episodes' counts equal their steps): empty when sound.

@@ -1,0 +1,510 @@
+#include "learner/trainer.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "core/random.h"
+
+namespace flash {
+namespace {
+
+constexpr std::size_t kRecentUpdates = 64;                   // of which the median time is shown
+constexpr double kLossSmoothing = 0.05;                      // of the mean loss of a slice
+constexpr std::size_t kMaxOffer = link::kMaxMessage - 1024;  // what an Offer adds to the policy's bytes
+
+std::size_t action_size(const link::Announce& agent) {
+  return agent.task == Task::CpuFrequency ? 1 : agent.action_dim;
+}
+
+std::uint64_t fnv1a(std::string_view text) {
+  std::uint64_t h = 0xcbf29ce484222325ULL;
+  for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ULL;
+  return h;
+}
+
+bool same(const AgentOptions& a, const AgentOptions& b) {
+  return a.limits_offline == b.limits_offline && a.frequency_offline == b.frequency_offline &&
+         a.frequency_algorithm == b.frequency_algorithm && a.double_q == b.double_q &&
+         a.discount == b.discount && a.learning_starts == b.learning_starts &&
+         a.replay_steps == b.replay_steps && a.seed == b.seed;
+}
+
+}  // namespace
+
+struct Trainer::Pupil {
+  link::Announce announced;
+  RunId run = 0;
+  bool attached = false;  // announced in the present connection
+  std::unique_ptr<Agent> agent;
+  AgentOptions options;
+  bool hopeless = false;  // could not be built; said once
+
+  std::optional<link::Step> last;
+  Stage stage = Stage::Initialized;
+  bool stage_known = false;
+  std::uint64_t pending_offline = 0, pending_online = 0;
+
+  std::uint64_t version = 0, updates = 0, transitions = 0, episodes = 0;
+  std::uint64_t updates_at_offer = 0, updates_at_estimate = 0, saved_updates = 0, saved_version = 0;
+  bool offered = false;  // in the present connection
+  bool refused = false;  // and not changed since
+  Duration offered_at{}, saved_at{};
+  OffPolicyEstimate estimate;
+  std::string trouble;  // the last refusal or divergence, for Status
+
+  double loss = 0;
+  std::array<double, kRecentUpdates> update_us{};
+  std::size_t timed = 0;
+
+  double median_us() const {
+    std::vector<double> v(update_us.begin(),
+                          update_us.begin() + static_cast<std::ptrdiff_t>(std::min(timed, kRecentUpdates)));
+    if (v.empty()) return 0;
+    const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+    std::nth_element(v.begin(), middle, v.end());
+    return *middle;
+  }
+};
+
+Trainer::Trainer(TrainerOptions options, Checkpoints checkpoints, TrajectoryStore& store, Say say)
+    : options_(std::move(options)),
+      checkpoints_(std::move(checkpoints)),
+      store_(&store),
+      say_(std::move(say)) {}
+Trainer::~Trainer() = default;
+
+void Trainer::tell(int priority, std::string_view id, const Pupil& pupil, const std::string& message) const {
+  say_({priority,
+        id,
+        pupil.announced.agent + " (" + pupil.announced.key + "): " + message,
+        {{"FLASHD_AGENT", pupil.announced.agent}, {"FLASHD_KEY", pupil.announced.key}}});
+}
+
+Trainer::Pupil* Trainer::find(const std::string& agent) {
+  const auto found = pupils_.find(agent);
+  return found == pupils_.end() ? nullptr : found->second.get();
+}
+
+int Trainer::replay_share(const link::Announce& agent) const {
+  // By powers of two of the number of agents, so that one more does not rebuild all.
+  const std::size_t agents = std::bit_ceil(std::max<std::size_t>(1, pupils_.size()));
+  const std::size_t numbers = 2 * agent.state_dim + 3 * action_size(agent) + 1;
+  const std::size_t share = options_.replay_bytes / agents / (numbers * sizeof(float) + 1);
+  const std::size_t least = std::max<std::size_t>(2 * std::size_t{settings_.learning_starts}, 256);
+  return static_cast<int>(std::max<std::size_t>(
+      std::min<std::size_t>(settings_.replay_steps, std::max(share, least)), settings_.learning_starts));
+}
+
+AgentOptions Trainer::agent_options(const link::Announce& agent) const {
+  AgentOptions o;
+  o.limits_offline = settings_.limits_offline;
+  o.frequency_offline = settings_.frequency_offline;
+  o.frequency_algorithm = settings_.frequency_algorithm;
+  o.double_q = settings_.double_q;
+  o.discount = settings_.discount;
+  o.learning_starts = static_cast<int>(settings_.learning_starts);
+  o.replay_steps = replay_share(agent);
+  o.seed = Random(settings_.seed).fork(fnv1a(agent.key)).next();
+  return o;
+}
+
+void Trainer::configure(const link::HelloDown& hello) {
+  settings_ = hello.settings;
+  for (auto& [name, pupil] : pupils_) pupil->hopeless = false;
+}
+
+void Trainer::announce(const link::Announce& agent, RunId run, Now now) {
+  auto& slot = pupils_[agent.agent];
+  if (slot) {
+    const link::Announce& old = slot->announced;
+    if (old.key != agent.key || old.task != agent.task || old.state_dim != agent.state_dim ||
+        old.action_dim != agent.action_dim) {
+      save_pupil(*slot, now);
+      slot.reset();
+    }
+  }
+  if (!slot) slot = std::make_unique<Pupil>();
+  Pupil& p = *slot;
+  if (p.run != run) {
+    p.run = run;
+    // A restart of this process, or of flashd: the step before the first new one is in the store.
+    auto last = store_->last_step(run);
+    p.last = last ? *last : std::nullopt;
+    p.stage_known = false;
+    if (p.last) {
+      p.stage = p.last->stage;
+      p.stage_known = true;
+    }
+  }
+  p.announced = agent;
+  p.attached = true;
+  p.version = std::max(p.version, agent.model_version);
+  // What flashd has in the seat needs no second offer; anything else is offered as soon as the stage is
+  // known.
+  p.offered = p.offered && agent.model_version == p.version && p.version > 0;
+}
+
+void Trainer::gone(const std::string& agent, Now now) {
+  if (Pupil* p = find(agent)) {
+    save_pupil(*p, now);
+    pupils_.erase(agent);
+  }
+}
+
+void Trainer::disconnected() {
+  for (auto& [name, pupil] : pupils_) pupil->attached = false;
+  offers_.clear();
+}
+
+void Trainer::forget_unannounced(Now now) {
+  for (auto at = pupils_.begin(); at != pupils_.end();) {
+    if (!at->second->attached) save_pupil(*at->second, now);
+    at = at->second->attached ? std::next(at) : pupils_.erase(at);
+  }
+}
+
+void Trainer::take(const link::Step& step, Now now) {
+  Pupil* p = find(step.agent);
+  if (!p) return;
+  (void)now;
+  if (p->stage != step.stage) {
+    p->pending_offline = p->pending_online = 0;
+    p->stage = step.stage;
+  }
+  p->stage_known = true;
+  std::optional<Transition> transition;
+  if (p->last) transition = transition_of(*p->last, step, p->announced.state_dim, action_size(p->announced));
+  p->last = step;
+  if (step.end_of_episode) ++p->episodes;
+  if (transition && p->agent) {
+    // Without an agent yet, the store has it: build() fills the replay from there.
+    if (auto added = p->agent->add(*transition); !added) {
+      if (p->trouble != added.error().message())
+        tell(LOG_WARNING, kMessageLearning, *p, "a step cannot be learned from: " + added.error().message());
+      p->trouble = added.error().message();
+      transition.reset();
+    } else {
+      ++p->transitions;
+    }
+  }
+  std::uint64_t wanted = 0;
+  if (offline(*p)) {
+    if (step.end_of_episode) wanted = p->pending_offline += settings_.offline_updates;
+  } else if (p->stage == Stage::Online && transition) {
+    wanted = p->pending_online += settings_.updates_per_step;
+  }
+  if (wanted > options_.max_pending_updates) {
+    counters_.cut_updates += wanted - options_.max_pending_updates;
+    p->pending_offline = std::min(p->pending_offline, options_.max_pending_updates);
+    p->pending_online = std::min(p->pending_online, options_.max_pending_updates);
+  }
+}
+
+void Trainer::verdict(const link::Verdict& verdict) {
+  Pupil* p = find(verdict.agent);
+  if (!p) return;
+  const std::string which = "policy " + std::to_string(verdict.version);
+  if (verdict.accepted) {
+    ++counters_.accepted;
+    p->trouble.clear();
+    tell(LOG_DEBUG, kMessagePolicy, *p, which + " was accepted");
+    return;
+  }
+  ++counters_.refused;
+  // Unless updates came after it was offered, the same policy would be refused again.
+  p->refused = verdict.version == p->version && p->updates == p->updates_at_offer;
+  p->trouble = which + " was refused: " + verdict.reason;
+  tell(LOG_WARNING, kMessagePolicy, *p, p->trouble);
+}
+
+bool Trainer::offline(const Pupil& p) const {
+  return p.stage == Stage::Initialized || p.stage == Stage::Offline;
+}
+
+bool Trainer::publish_due(const Pupil& p, Now now) const {
+  if (!p.attached || !p.agent || !p.stage_known || p.updates == 0) return false;
+  if (p.pending_offline > 0) return false;  // in the middle of a burst
+  const bool changed = p.updates != p.updates_at_offer;
+  if (p.refused && !changed) return false;
+  if (!p.offered) return true;
+  const double since = seconds(now.mono - p.offered_at);
+  return (changed && since >= settings_.publish_interval_s) || since >= settings_.snapshot_lifetime_s / 2;
+}
+
+bool Trainer::needs_work(const Pupil& p, Now now) const {
+  if (!p.attached || p.hopeless) return false;
+  if (!p.agent || !same(p.options, agent_options(p.announced))) return true;
+  return p.pending_offline > 0 || p.pending_online > 0 || publish_due(p, now);
+}
+
+bool Trainer::has_work(Now now) const {
+  return std::any_of(pupils_.begin(), pupils_.end(),
+                     [&](const auto& p) { return needs_work(*p.second, now); });
+}
+
+bool Trainer::work(Now now) {
+  if (pupils_.empty()) return false;
+  auto at = pupils_.lower_bound(next_);
+  for (std::size_t i = 0; i < pupils_.size(); ++i, ++at) {
+    if (at == pupils_.end()) at = pupils_.begin();
+    Pupil& p = *at->second;
+    if (!needs_work(p, now)) continue;
+    // The next slice is somebody else's; '\0' makes it the name right after this one.
+    next_ = at->first + '\0';
+    if (!p.agent || !same(p.options, agent_options(p.announced)))
+      build(p, now);
+    else if (p.pending_offline > 0 || p.pending_online > 0)
+      learn(p);
+    else
+      publish(p, now);
+    return true;
+  }
+  if (burst_) {
+    burst_ = false;
+    malloc_trim(0);  // peaks of a burst go back to the system
+  }
+  return false;
+}
+
+void Trainer::build(Pupil& p, Now now) {
+  const AgentOptions options = agent_options(p.announced);
+  std::optional<TensorFile> carried;  // the state of an agent that is only resized or reconfigured
+  if (p.agent) carried = p.agent->checkpoint();
+  p.agent.reset();
+  auto made = Agent::create(
+      {p.announced.task, static_cast<int>(p.announced.state_dim), static_cast<int>(p.announced.action_dim)},
+      options);
+  if (!made) {
+    p.hopeless = true;
+    p.trouble = made.error().message();
+    tell(LOG_ERR, kMessageLearning, p, "cannot learn: " + p.trouble);
+    return;
+  }
+  p.agent = std::move(*made);
+  p.options = options;
+  bool warm = false;
+  if (carried) {
+    auto restored = p.agent->restore(*carried);
+    warm = static_cast<bool>(restored);
+    if (!warm) {
+      tell(LOG_NOTICE, kMessageCheckpoint, p,
+           "settings changed, learning starts again: " + restored.error().message());
+      p.updates = p.updates_at_offer = p.saved_updates = 0;
+    }
+  } else {
+    std::vector<std::string> problems;
+    const std::vector<LoadedCheckpoint> candidates = checkpoints_.load(p.announced.key, problems);
+    if (!problems.empty()) checkpoints_.distrust(p.announced.key);
+    for (const LoadedCheckpoint& c : candidates) {
+      // Whatever becomes of its contents, no version below it may be offered again.
+      p.version = std::max(p.version, c.head.version);
+      if (warm) continue;
+      if (auto restored = p.agent->restore(c.file); !restored) {
+        problems.push_back("checkpoint: " + restored.error().message());
+        checkpoints_.distrust(p.announced.key);
+        continue;
+      }
+      warm = true;
+      p.updates = p.saved_updates = c.head.updates;
+      p.transitions = c.head.transitions;
+      p.saved_version = c.head.version;
+      p.saved_at = now.mono;
+    }
+    p.version = std::max(p.version, checkpoints_.policy_version(p.announced.key));
+    for (const std::string& problem : problems) {
+      p.trouble = problem;
+      tell(LOG_WARNING, kMessageCheckpoint, p, "not used: " + problem);
+    }
+  }
+  auto stored = store_->recent_transitions(p.announced.key, static_cast<std::size_t>(options.replay_steps),
+                                           p.announced.state_dim, action_size(p.announced));
+  if (!stored) {
+    tell(LOG_WARNING, kMessageStore, p, "the replay stays empty: " + stored.error().message());
+    return;
+  }
+  std::size_t unfit = 0;
+  for (const Transition& t : *stored) unfit += p.agent->add(t) ? 0 : 1;
+  if (!warm) p.transitions = p.agent->transitions();
+  if (unfit)
+    tell(LOG_WARNING, kMessageLearning, p,
+         std::to_string(unfit) + " stored transitions do not fit and are left out");
+  if (!carried)
+    tell(LOG_INFO, kMessageCheckpoint, p,
+         (warm ? "goes on after " + std::to_string(p.updates) + " updates"
+               : std::string("learns from nothing")) +
+             ", with " + std::to_string(p.agent->transitions()) + " transitions of the store");
+}
+
+void Trainer::learn(Pupil& p) {
+  const bool off = p.pending_offline > 0;
+  std::uint64_t& pending = off ? p.pending_offline : p.pending_online;
+  if (!p.agent->ready()) {
+    pending = 0;
+    return;
+  }
+  const int n =
+      static_cast<int>(std::min<std::uint64_t>(pending, static_cast<std::uint64_t>(options_.slice_updates)));
+  const Duration begun = options_.clock();
+  const UpdateReport report = off ? p.agent->learn_offline(n) : p.agent->learn_online(n);
+  const Duration took = options_.clock() - begun;
+  burst_ = burst_ || off;
+  if (!report.finite) {
+    ++counters_.diverged;
+    p.trouble = "learning diverged and went back to the last finite parameters";
+    tell(LOG_WARNING, kMessageLearning, p, p.trouble);
+  }
+  if (report.updates == 0) {
+    pending = 0;  // nothing of the fallback's to learn from
+    return;
+  }
+  pending -= std::min<std::uint64_t>(pending, static_cast<std::uint64_t>(n));
+  const bool first = p.updates == 0;
+  p.updates += report.updates;
+  p.refused = false;
+  p.update_us[p.timed++ % kRecentUpdates] = seconds(took) * 1e6 / static_cast<double>(report.updates);
+  if (std::isfinite(report.critic_loss))
+    p.loss = first ? report.critic_loss : p.loss + kLossSmoothing * (report.critic_loss - p.loss);
+}
+
+void Trainer::publish(Pupil& p, Now now) {
+  if (offline(p)) {
+    // Before the policy has ever acted: what the log says about it. An unchanged policy keeps its estimate.
+    if (!p.estimate.given || p.updates_at_estimate != p.updates) {
+      p.estimate = p.agent->estimate();
+      p.updates_at_estimate = p.updates;
+      burst_ = true;
+    }
+  } else if (p.updates_at_estimate != p.updates) {
+    p.estimate = {};
+  }
+  // Whatever happens below, the next attempt waits its time.
+  p.offered = true;
+  p.offered_at = now.mono;
+  p.updates_at_offer = p.updates;
+
+  PolicySnapshot policy = p.agent->snapshot();
+  policy.version = p.version + 1;
+  policy.data_steps = p.transitions;
+  policy.expires = now.wall + from_seconds(settings_.snapshot_lifetime_s);
+  policy.estimate = p.estimate;
+  policy.model = policy.algorithm + ", seed " + std::to_string(settings_.seed) + ", " +
+                 std::to_string(p.updates) + " updates";
+  if (auto valid =
+          policy.validate(static_cast<int>(p.announced.state_dim), static_cast<int>(p.announced.action_dim));
+      !valid) {
+    p.trouble = "not published: " + valid.error().message();
+    tell(LOG_WARNING, kMessagePolicy, p, p.trouble);
+    return;
+  }
+  const TensorFile file = to_tensor_file(policy);
+  std::string bytes = encode(file);
+  if (bytes.size() > kMaxOffer) {
+    p.trouble =
+        "not published: a policy of " + std::to_string(bytes.size()) + " bytes does not fit a message";
+    tell(LOG_ERR, kMessagePolicy, p, p.trouble);
+    return;
+  }
+  // On disk before it is offered: after a crash no version is used for two policies.
+  if (auto kept = checkpoints_.save_policy(p.announced.key, file); !kept) {
+    p.trouble = "not published: " + kept.error().message();
+    tell(LOG_WARNING, kMessagePolicy, p, p.trouble);
+    return;
+  }
+  p.version = policy.version;
+  ++counters_.offered;
+  offers_.push_back({p.announced.agent, std::move(bytes)});
+  say_({LOG_DEBUG,
+        kMessagePolicy,
+        p.announced.agent + " (" + p.announced.key + "): policy " + std::to_string(p.version) +
+            " offered: " + policy.model,
+        {{"FLASHD_AGENT", p.announced.agent},
+         {"FLASHD_KEY", p.announced.key},
+         {"FLASHD_MODEL_VERSION", std::to_string(p.version)}}});
+}
+
+std::vector<link::Offer> Trainer::take_offers() {
+  return std::exchange(offers_, {});
+}
+
+bool Trainer::save_pupil(Pupil& p, Now now) {
+  if (!p.agent || (p.updates == p.saved_updates && p.version == p.saved_version)) return true;
+  p.saved_at = now.mono;
+  auto saved =
+      checkpoints_.save({p.announced.key, p.version, p.updates, p.transitions}, p.agent->checkpoint());
+  if (!saved) {
+    p.trouble = "checkpoint: " + saved.error().message();
+    tell(LOG_WARNING, kMessageCheckpoint, p, "not saved: " + saved.error().message());
+    return false;
+  }
+  p.saved_updates = p.updates;
+  p.saved_version = p.version;
+  return true;
+}
+
+std::size_t Trainer::save(Now now, bool all, Duration budget) {
+  const Duration begun = options_.clock();
+  std::size_t left = 0;
+  for (auto& [name, p] : pupils_) {
+    if (!p->agent || (p->updates == p->saved_updates && p->version == p->saved_version)) continue;
+    if (!all && now.mono - p->saved_at < options_.checkpoint_interval) continue;
+    if (options_.clock() - begun >= budget || !save_pupil(*p, now)) ++left;
+  }
+  return left;
+}
+
+std::vector<link::Status> Trainer::statuses() const {
+  std::vector<link::Status> out;
+  for (const auto& [name, p] : pupils_) {
+    if (!p->attached) continue;
+    link::Status s;
+    s.agent = name;
+    s.transitions = p->transitions;
+    s.updates = p->updates;
+    s.episodes = p->episodes;
+    s.loss = std::clamp(p->loss, -1e12, 1e12);
+    s.update_us = std::clamp(p->median_us(), 0.0, 1e12);
+    if (p->hopeless)
+      s.doing = "cannot learn";
+    else if (!p->agent)
+      s.doing = "starting";
+    else if (!p->agent->ready() && p->stage != Stage::Serving)
+      s.doing = "collecting: " + std::to_string(p->agent->transitions()) + " of " +
+                std::to_string(settings_.learning_starts) + " transitions";
+    else if (p->stage == Stage::Serving)
+      s.doing = "serving: stores, does not learn";
+    else if (offline(*p))
+      s.doing = p->pending_offline > 0
+                    ? "learning offline: " + std::to_string(p->pending_offline) + " updates to do"
+                    : "learning offline: waiting for the end of an episode";
+    else
+      s.doing = "learning online";
+    if (!p->trouble.empty()) s.doing += "; " + p->trouble;
+    if (s.doing.size() > link::kMaxName) s.doing.resize(link::kMaxName);
+    for (char& c : s.doing)
+      if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
+    out.push_back(std::move(s));
+  }
+  return out;
+}
+
+void Trainer::drop_unused(Now now) {
+  std::set<std::string> used;
+  for (const auto& [name, p] : pupils_) used.insert(p->announced.key);
+  auto stored = store_->keys();
+  if (!stored) return;
+  used.insert(stored->begin(), stored->end());
+  const double now_us = std::chrono::duration<double, std::micro>(now.wall.time_since_epoch()).count();
+  const std::size_t dropped =
+      checkpoints_.drop_unused(used, static_cast<std::int64_t>(now_us - settings_.store_max_days * 86400e6));
+  if (dropped)
+    say_({LOG_INFO,
+          kMessageCheckpoint,
+          std::to_string(dropped) + " files of agents that are long gone were removed",
+          {}});
+}
+
+}  // namespace flash

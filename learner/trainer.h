@@ -1,0 +1,104 @@
+// Purpose: who learns what and when: one Agent per announced agent, trained as the stage that flashd is in
+// says, its policies published, its state kept in checkpoints. AWARE Alg. 1 moves the stages, in flashd; this
+// follows them:
+//   INITIALIZED, OFFLINE  the fallback acts; offline_updates updates of the offline method at the end of an
+//   episode ONLINE                the policy acts and explores; updates_per_step updates per new trusted
+//   transition SERVING               the policy acts; nothing is updated, the replay stays warm for a
+//   retraining
+// All work comes in slices of a few milliseconds, one agent after the other, so that the socket is served in
+// between and no agent waits for another's burst. Ownership: owns agents and checkpoints; borrows the store,
+// which outlives it. Thread rule: one thread. Reads no clock but the one it is given, for timing updates.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agents/agent.h"
+#include "core/time.h"
+#include "learner/checkpoints.h"
+#include "learner/events.h"
+#include "learner/trajectory_store.h"
+#include "link/messages.h"
+
+namespace flash {
+
+struct TrainerOptions {
+  /// Over all agents: with 100 agents each keeps the newest share. Below it settings.replay_steps counts.
+  std::size_t replay_bytes = 24u << 20;
+  int slice_updates = 8;
+  Duration checkpoint_interval = std::chrono::seconds(60);
+  /// A backlog of updates longer than this is cut: learning that cannot keep up says so instead of lagging.
+  std::uint64_t max_pending_updates = 20'000;
+  std::function<Duration()> clock;  // monotonic
+};
+
+class Trainer {
+ public:
+  Trainer(TrainerOptions options, Checkpoints checkpoints, TrajectoryStore& store, Say say);
+  ~Trainer();
+
+  /// Settings as flashd says them, at each Hello. Agents whose hyperparameters changed are built again.
+  void configure(const link::HelloDown& hello);
+  void announce(const link::Announce& agent, RunId run, Now now);
+  /// The target is gone: saved and forgotten.
+  void gone(const std::string& agent, Now now);
+  /// The connection is gone: agents stay, nothing is offered until they are announced again.
+  void disconnected();
+  /// Agents that were not announced in the present connection are saved and forgotten.
+  void forget_unannounced(Now now);
+  /// A step that the store has just committed, in the order of the stream.
+  void take(const link::Step& step, Now now);
+  void verdict(const link::Verdict& verdict);
+
+  /// One slice: builds an agent, updates one, or estimates and publishes one. False: nothing (more) to do
+  /// now.
+  bool work(Now now);
+  bool has_work(Now now) const;
+  /// Offers made since the last call.
+  std::vector<link::Offer> take_offers();
+
+  /// Saves what has changed and is due; `all`: due or not. Stops after `budget` (by the clock); returns how
+  /// many agents were left unsaved.
+  std::size_t save(Now now, bool all, Duration budget);
+  /// Per agent, and how many transitions, updates and episodes in all (agent: "").
+  std::vector<link::Status> statuses() const;
+  /// Removes checkpoints and policies of agents that the store has forgotten.
+  void drop_unused(Now now);
+
+  struct Counters {
+    std::uint64_t offered = 0, accepted = 0, refused = 0, cut_updates = 0, diverged = 0;
+  };
+  const Counters& counters() const { return counters_; }
+
+ private:
+  struct Pupil;
+  Pupil* find(const std::string& agent);
+  void build(Pupil& pupil, Now now);
+  void learn(Pupil& pupil);
+  void publish(Pupil& pupil, Now now);
+  bool offline(const Pupil& pupil) const;
+  bool publish_due(const Pupil& pupil, Now now) const;
+  bool needs_work(const Pupil& pupil, Now now) const;
+  bool save_pupil(Pupil& pupil, Now now);
+  int replay_share(const link::Announce& agent) const;
+  AgentOptions agent_options(const link::Announce& agent) const;
+  void tell(int priority, std::string_view id, const Pupil& pupil, const std::string& message) const;
+
+  TrainerOptions options_;
+  Checkpoints checkpoints_;
+  TrajectoryStore* store_;
+  Say say_;
+  link::LearningSettings settings_;
+  std::map<std::string, std::unique_ptr<Pupil>> pupils_;  // by name
+  std::string next_;                                      // whose turn it is
+  std::vector<link::Offer> offers_;
+  Counters counters_;
+  bool burst_ = false;  // offline updates since memory was last given back
+};
+
+}  // namespace flash
