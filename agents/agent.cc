@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "agents/ddpg.h"
+#include "agents/offline.h"
 #include "agents/q_learning.h"
 #include "agents/replay.h"
 #include "agents/scaling.h"
@@ -84,6 +85,7 @@ struct Agent::Impl {
   Scaling scaling;
   Random random;
   Learner learner;
+  Offline offline;
   std::uint64_t seen = 0;         // transitions ever added
   std::uint64_t own_steps = 0;    // of them, not by the fallback
   std::uint64_t measured_at = 0;  // value of `seen` when the scaling was last measured
@@ -111,13 +113,17 @@ struct Agent::Impl {
     measured_at = seen;
     const Scaling to = measure(replay, options.discount);
     std::visit([&](auto& l) { rescale(l, scaling, to); }, learner);
+    offline.rescale(scaling, to);
     scaling = to;
     last_finite = copy_parts(parts(learner));
   }
 
   Losses update_online() {
-    if (auto* ddpg = std::get_if<Ddpg>(&learner))
+    if (auto* ddpg = std::get_if<Ddpg>(&learner)) {
+      if (const auto held = offline.update_online(replay, scaling, *ddpg, online_updates, random))
+        return *held;
       return update(*ddpg, sample(replay, scaling, random, ddpg->options.batch, false));
+    }
     if (auto* q = std::get_if<QLearning>(&learner))
       return {update(*q, sample(replay, scaling, random, q->options.batch, true)), 0};
     return {update(std::get<TabularQ>(learner), replay, scaling, random), 0};
@@ -141,6 +147,7 @@ struct Agent::Impl {
     constexpr std::uint64_t kCopyEvery = 50;  // updates; a copy costs a tenth of one
     if (!report.finite) {
       put_back(last_finite, all);
+      offline.diverged();
     } else if (online_updates + offline_updates >= copied_at + kCopyEvery) {
       last_finite = copy_parts(all);
       copied_at = online_updates + offline_updates;
@@ -201,10 +208,22 @@ bool Agent::ready() const {
 
 UpdateReport Agent::learn_offline(int n) {
   if (!impl_->ready() || impl_->replay.by_fallback() == 0) return {};
-  auto* table = std::get_if<TabularQ>(&impl_->learner);
-  if (table == nullptr) return {};
-  return impl_->learn(n, impl_->offline_updates, [&]() -> Losses {
-    return {update(*table, impl_->replay, impl_->scaling, impl_->random, true), 0};
+  Impl& a = *impl_;
+  if (auto* table = std::get_if<TabularQ>(&a.learner))
+    return a.learn(n, a.offline_updates, [&]() -> Losses {
+      return {update(*table, a.replay, a.scaling, a.random, true), 0};
+    });
+  auto* ddpg = std::get_if<Ddpg>(&a.learner);
+  if (ddpg == nullptr) return {};
+  n = a.offline.prepare(n, a.replay, a.options.discount, *ddpg, a.random);
+  return a.learn(n, a.offline_updates, [&] {
+    bool renewed = false;
+    const Losses losses = a.offline.update(a.replay, a.scaling, *ddpg, a.random, renewed);
+    if (renewed) {
+      a.measured_at = a.seen;
+      a.last_finite = copy_parts(parts(a.learner));
+    }
+    return losses;
   });
 }
 
@@ -220,7 +239,7 @@ OffPolicyEstimate Agent::estimate() {
 PolicySnapshot Agent::snapshot() const {
   PolicySnapshot p;
   p.task = impl_->spaces.task;
-  p.algorithm = algorithm(impl_->learner);
+  p.algorithm = impl_->offline.in_seat() && impl_->online_updates == 0 ? "td3+bc" : algorithm(impl_->learner);
   p.mean = impl_->scaling.mean;
   p.scale = impl_->scaling.scale;
   p.value_offset = static_cast<float>(impl_->scaling.value_offset());
@@ -301,6 +320,7 @@ TensorFile Agent::checkpoint() const {
                {"measured_at", impl_->measured_at},
                {"online_updates", impl_->online_updates},
                {"offline_updates", impl_->offline_updates},
+               {"offline_in_seat", std::uint64_t{impl_->offline.in_seat()}},
                {"reward_mean", impl_->scaling.reward_mean},
                {"reward_scale", impl_->scaling.reward_scale}};
   put_numbers(file, "state_mean", impl_->scaling.mean);
@@ -353,7 +373,8 @@ Result<void> Agent::restore(const TensorFile& file) {
   scaling.reward_scale = meta.number("reward_scale", kLeastRewardScale);
   const std::uint64_t state = meta.count("random"), seen = meta.count("seen"),
                       own_steps = meta.count("own_steps"), measured_at = meta.count("measured_at"),
-                      online = meta.count("online_updates"), offline = meta.count("offline_updates");
+                      online = meta.count("online_updates"), offline = meta.count("offline_updates"),
+                      in_seat = meta.count("offline_in_seat");
   for (const std::string& wrong : {meta.wrong, adam_steps.wrong})
     if (!wrong.empty()) return invalid("checkpoint: '" + wrong + "' is missing or impossible");
   Impl& to = *impl_;
@@ -365,6 +386,8 @@ Result<void> Agent::restore(const TensorFile& file) {
   to.measured_at = measured_at;
   to.online_updates = online;
   to.offline_updates = offline;
+  to.offline = Offline();
+  to.offline.restored(in_seat != 0);
   to.last_finite = copy_parts(parts(to.learner));
   to.copied_at = online + offline;
   return {};

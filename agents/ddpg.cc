@@ -7,7 +7,10 @@ namespace flash {
 Ddpg make_ddpg(int state_dim, int action_dim, const DdpgOptions& options, Random& random) {
   Ddpg d;
   d.options = options;
-  d.actor = make_network(relu_mlp(state_dim, options.hidden, action_dim, Activation::Tanh), random, 3e-3);
+  MlpSpec actor = relu_mlp(state_dim, options.hidden, action_dim, Activation::Tanh);
+  for (LayerSpec& layer : actor.layers)
+    if (layer.activation == Activation::Relu) layer.activation = options.actor_hidden;
+  d.actor = make_network(std::move(actor), random, 3e-3);
   d.critic = make_network(
       relu_mlp(state_dim + action_dim, options.hidden, 1, Activation::Linear, options.critic_layer_norm),
       random, 3e-3);

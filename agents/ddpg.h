@@ -14,8 +14,11 @@ struct DdpgOptions {
   double critic_rate = 3e-3;           // Table 8
   double tau = 3e-3;                   // Table 8: soft update coefficient
   std::vector<int> hidden = {40, 40};  // dissertation Fig. 3.4
-  bool critic_layer_norm = true;       // instead of the released code's BatchNorm
-  double discount = 0.99;              // Table 8
+  /// Of the actor's hidden layers. The dissertation: ReLU. Tanh learns smoother policies from few
+  /// transitions, docs/adr/0004-offline-learning.md.
+  Activation actor_hidden = Activation::Tanh;
+  bool critic_layer_norm = true;  // instead of the released code's BatchNorm
+  double discount = 0.99;         // Table 8
 };
 
 struct Ddpg {

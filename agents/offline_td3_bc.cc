@@ -1,0 +1,167 @@
+#include "agents/offline_td3_bc.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace flash {
+namespace {
+
+/// Behaviour cloning asks for no more exactness than this, in units of the action [-1,1].
+constexpr double kLeastActionScale = 0.02;
+/// A state entry that moved less than this over the whole log is constant.
+constexpr double kConstant = 1e-4;
+
+at::Tensor row(std::span<const float> values) {
+  at::Tensor t = at::empty({1, static_cast<std::int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), t.data_ptr<float>());
+  return t;
+}
+
+at::Tensor normal_like(const at::Tensor& shape, Random& random) {
+  at::Tensor t = at::empty(shape.sizes());
+  float* p = t.data_ptr<float>();
+  for (std::int64_t i = 0, n = t.numel(); i < n; ++i) p[i] = static_cast<float>(random.normal());
+  return t;
+}
+
+std::vector<bool> constant_entries(const Replay& replay) {
+  const auto n = static_cast<std::size_t>(replay.state_dim());
+  std::vector<bool> constant(n, true);
+  const StoredTransition first = replay.at(0);
+  for (std::size_t i = 1; i < replay.size(); ++i)
+    for (std::size_t k = 0; k < n; ++k)
+      if (std::abs(replay.at(i).state[k] - first.state[k]) > kConstant) constant[k] = false;
+  return constant;
+}
+
+/// The output layer's bias: pi(s) is near `action` while the last weights are small.
+void begin_at(Network& actor, std::span<const float> action) {
+  float* bias = actor.parameters.data_ptr<float>() + actor.parameters.numel() -
+                static_cast<std::int64_t>(action.size());
+  for (std::size_t i = 0; i < action.size(); ++i) bias[i] = std::atanh(std::clamp(action[i], -0.97F, 0.97F));
+}
+
+}  // namespace
+
+void measure_actions(const Replay& replay, std::vector<float>& mean, std::vector<float>& scale) {
+  const auto n = static_cast<std::size_t>(replay.action_size());
+  std::vector<double> sum(n, 0.0), squares(n, 0.0);
+  const auto count = static_cast<double>(replay.by_fallback());
+  for (std::size_t i = 0; i < replay.size(); ++i)
+    if (const StoredTransition t = replay.at(i); t.by_fallback)
+      for (std::size_t k = 0; k < n; ++k) sum[k] += t.action[k] / count;
+  for (std::size_t i = 0; i < replay.size(); ++i)
+    if (const StoredTransition t = replay.at(i); t.by_fallback)
+      for (std::size_t k = 0; k < n; ++k)
+        squares[k] += (t.action[k] - sum[k]) * (t.action[k] - sum[k]) / count;
+  mean.assign(sum.begin(), sum.end());
+  scale.resize(n);
+  for (std::size_t k = 0; k < n; ++k)
+    scale[k] = static_cast<float>(std::max(kLeastActionScale, std::sqrt(squares[k])));
+}
+
+void widen_actions(Network& critic, std::span<const float> mean, std::span<const float> scale) {
+  const int inputs = critic.spec.inputs, outputs = critic.spec.layers.front().outputs;
+  const int first = inputs - static_cast<int>(mean.size());
+  float* w = critic.parameters.data_ptr<float>();
+  float* bias = w + std::int64_t{inputs} * outputs;
+  for (int o = 0; o < outputs; ++o)
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      float& weight = w[o * inputs + first + static_cast<int>(i)];
+      weight /= scale[i];
+      bias[o] -= weight * mean[i];
+    }
+}
+
+void forget_inputs(Network& network, const std::vector<bool>& constant) {
+  const int inputs = network.spec.inputs, outputs = network.spec.layers.front().outputs;
+  float* w = network.parameters.data_ptr<float>();
+  for (int o = 0; o < outputs; ++o)
+    for (std::size_t i = 0; i < constant.size(); ++i)
+      if (constant[i]) w[o * inputs + static_cast<int>(i)] = 0;
+}
+
+namespace {
+
+Td3Bc beside(const Replay& replay, const Td3BcOptions& options) {
+  Td3Bc td3;
+  td3.options = options;
+  measure_actions(replay, td3.action_mean, td3.action_scale);
+  td3.actor_adam.rate = options.actor_rate;
+  td3.critic_adam.rate = td3.critic2_adam.rate = options.critic_rate;
+  return td3;
+}
+
+}  // namespace
+
+Td3Bc make_td3_bc(Ddpg& ddpg, const Replay& replay, const Td3BcOptions& options, Random& random) {
+  Td3Bc td3 = beside(replay, options);
+  td3.critic2 = make_network(ddpg.critic.spec, random, 3e-3);
+  const std::vector<bool> constant = constant_entries(replay);
+  for (Network* critic : {&ddpg.critic, &td3.critic2}) {
+    widen_actions(*critic, td3.action_mean, td3.action_scale);
+    forget_inputs(*critic, constant);
+  }
+  forget_inputs(ddpg.actor, constant);
+  begin_at(ddpg.actor, td3.action_mean);
+  ddpg.target_actor = copy_of(ddpg.actor);
+  ddpg.target_critic = copy_of(ddpg.critic);
+  td3.target_critic2 = copy_of(td3.critic2);
+  return td3;
+}
+
+Td3Bc resume_td3_bc(const Ddpg& ddpg, const Replay& replay, const Td3BcOptions& options) {
+  Td3Bc td3 = beside(replay, options);
+  td3.critic2 = copy_of(ddpg.critic);
+  td3.critic2.parameters.set_requires_grad(true);
+  td3.target_critic2 = copy_of(ddpg.target_critic);
+  return td3;
+}
+
+at::Tensor td3_target(const Td3Bc& td3, const Ddpg& ddpg, const Minibatch& b, Random& random) {
+  const at::NoGradGuard no_gradients;
+  const Td3BcOptions& o = td3.options;
+  at::Tensor a_tp1 = mlp(ddpg.target_actor, b.s_tp1);
+  const at::Tensor noise = (o.policy_noise * normal_like(a_tp1, random)).clamp(-o.noise_clip, o.noise_clip);
+  a_tp1 = (a_tp1 + noise * row(td3.action_scale)).clamp(-1, 1);
+  const at::Tensor q_tp1 =
+      (mlp(ddpg.target_critic, b.s_tp1, a_tp1) + mlp(td3.target_critic2, b.s_tp1, a_tp1)) / 2;
+  return b.r_tp1 + o.discount * q_tp1;
+}
+
+at::Tensor td3_bc_actor_loss(const Td3Bc& td3, const Ddpg& ddpg, const Minibatch& b, double weight) {
+  const at::Tensor a_t = mlp(ddpg.actor, b.s_t);
+  const at::Tensor q_t = (mlp_frozen(ddpg.critic, b.s_t, a_t) + mlp_frozen(td3.critic2, b.s_t, a_t)) / 2;
+  const double lambda = td3.options.alpha / (q_t.detach().abs().mean().item<double>() + 1e-6);
+  const at::Tensor away = (a_t - b.a_t) / row(td3.action_scale);
+  return -lambda * q_t.mean() + weight * away.square().mean();
+}
+
+Losses update(Td3Bc& td3, Ddpg& ddpg, const Minibatch& b, double weight, Random& random) {
+  Losses losses;
+  const at::Tensor target_t = td3_target(td3, ddpg, b, random);
+  losses.critic =
+      descend(ddpg.critic, td3.critic_adam, at::mse_loss(mlp(ddpg.critic, b.s_t, b.a_t), target_t));
+  descend(td3.critic2, td3.critic2_adam, at::mse_loss(mlp(td3.critic2, b.s_t, b.a_t), target_t));
+  if (++td3.updates % static_cast<std::uint64_t>(td3.options.policy_delay) != 0) return losses;
+  losses.actor = descend(ddpg.actor, td3.actor_adam, td3_bc_actor_loss(td3, ddpg, b, weight));
+  soft_update(ddpg.target_actor, ddpg.actor, td3.options.tau);
+  soft_update(ddpg.target_critic, ddpg.critic, td3.options.tau);
+  soft_update(td3.target_critic2, td3.critic2, td3.options.tau);
+  return losses;
+}
+
+double bc_weight(const Td3BcOptions& o, std::uint64_t online_updates) {
+  return std::max(0.0, 1 - static_cast<double>(online_updates) / std::max(1, o.anneal_updates));
+}
+
+void rescale(Td3Bc& td3, const Scaling& from, const Scaling& to) {
+  for (Network* n : {&td3.critic2, &td3.target_critic2}) {
+    keep_function(*n, input_scale(from), input_scale(to));
+    keep_function(*n, output_scale(from), output_scale(to));
+  }
+}
+
+}  // namespace flash

@@ -1,0 +1,76 @@
+// Purpose: offline learning for resource-limits, TD3+BC (Fujimoto, Gu 2021): DDPG's actor and critic, trained
+// on the fallback's transitions so that the actor stays near what was done. Online DDPG goes on from it.
+// docs/adr/0004-offline-learning.md has the measurements behind the defaults.
+// Private to this room: includes torch. Ownership: Td3Bc owns what it needs beside the Ddpg it trains.
+// Thread rule: one thread.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "agents/ddpg.h"
+#include "core/random.h"
+
+namespace flash {
+
+struct Td3BcOptions {
+  int batch = 64;
+  /// The paper: 2.5. Few transitions of a narrow controller: the critic's slope is trusted less (ADR 4).
+  double alpha = 0.5;
+  /// What an action does shows in the next step; a long horizon adds noise and no knowledge (ADR 4). Values
+  /// are centred, so online learning with its own discount goes on from this critic.
+  double discount = 0.8;
+  double actor_rate = 3e-4;   // FLASH Table 8
+  double critic_rate = 1e-3;  // Table 8: 3e-3
+  double tau = 5e-3;
+  int policy_delay = 2;       // TD3: the actor and the targets move every second update
+  double policy_noise = 0.2;  // TD3: target policy smoothing, in deviations of the logged action
+  double noise_clip = 0.5;
+  int anneal_updates = 2000;  // online updates until nothing holds the actor near the data
+};
+
+struct Td3Bc {
+  Td3BcOptions options;
+  Network critic2, target_critic2;  // the second of TD3's twins; the first is the Ddpg's
+  Adam critic2_adam, actor_adam, critic_adam;
+  std::vector<float> action_mean, action_scale;  // of the logged actions
+  std::uint64_t updates = 0;
+};
+
+/// Mean and deviation of what the fallback did, per action; deviations of at least 0.02.
+void measure_actions(const Replay& replay, std::vector<float>& mean, std::vector<float>& scale);
+
+/// A second critic for `ddpg` and what else the method needs. The ddpg must be untrained; it is prepared for
+/// the log: widen_actions(), forget_inputs(), and the actor begins at the mean action. REQUIRES: the replay
+/// holds a transition of the fallback.
+Td3Bc make_td3_bc(Ddpg& ddpg, const Replay& replay, const Td3BcOptions& options, Random& random);
+
+/// The same for a ddpg that goes on learning: both critics begin as its critic.
+Td3Bc resume_td3_bc(const Ddpg& ddpg, const Replay& replay, const Td3BcOptions& options);
+
+/// The critic's first layer, made for actions of mean 0 and deviation 1, is rewritten for actions as they are
+/// logged. A narrow controller moves its actions by some hundredths: a fresh network would not see them.
+void widen_actions(Network& critic, std::span<const float> mean, std::span<const float> scale);
+/// The weights of state entries that never varied become 0: what was never seen must not decide.
+void forget_inputs(Network& network, const std::vector<bool>& constant);
+
+/// y_t = r_t+1 + gamma mean_i Q'_i(s_t+1, clip(pi'(s_t+1) + clip(noise)))     (TD3, eq. 14). [B,1].
+/// TD3 takes the smaller of the twins (eq. 10) against overestimation over a long horizon. With gamma 0.8
+/// there is little, while the noise of one small critic is the larger trouble: the mean of both earns more
+/// (ADR 4).
+at::Tensor td3_target(const Td3Bc& td3, const Ddpg& ddpg, const Minibatch& batch, Random& random);
+/// lambda * -mean Q(s_t, pi(s_t)) + weight * mean ((pi(s_t) - a_t) / action_scale)^2, with
+/// lambda = alpha / mean |Q(s_t, pi(s_t))| held constant, Q the twins' mean    (TD3+BC, eq. 5).
+at::Tensor td3_bc_actor_loss(const Td3Bc& td3, const Ddpg& ddpg, const Minibatch& batch, double weight);
+
+/// One update of both critics, and every policy_delay-th of the actor and all targets. `weight` of behaviour
+/// cloning: 1 offline; online bc_weight().
+Losses update(Td3Bc& td3, Ddpg& ddpg, const Minibatch& batch, double weight, Random& random);
+
+/// 1 at the first online update, falling to 0 after anneal_updates.
+double bc_weight(const Td3BcOptions& options, std::uint64_t online_updates);
+
+/// The scaling changes; what the networks compute stays.
+void rescale(Td3Bc& td3, const Scaling& from, const Scaling& to);
+
+}  // namespace flash
