@@ -19,7 +19,7 @@ struct Td3BcOptions {
   double alpha = 0.5;
   /// What an action does shows in the next step; a long horizon adds noise and no knowledge (ADR 4). Values
   /// are centred, so online learning with its own discount goes on from this critic.
-  double discount = 0.8;
+  double discount = 0.9;
   double actor_rate = 3e-4;   // FLASH Table 8
   double critic_rate = 1e-3;  // Table 8: 3e-3
   double tau = 5e-3;
