@@ -65,6 +65,7 @@ constexpr std::array kAgentKeys = {
     KeyRow{"knobs", "Knobs", as_knobs},
     KeyRow{"embedding", "Embedding", as_is},
     KeyRow{"model_version", "ModelVersion", as_is},
+    KeyRow{"learning", "Learning", as_is},
 };
 
 constexpr const char* kProperties = "org.freedesktop.DBus.Properties";
@@ -139,6 +140,8 @@ json daemon_status(BusClient& bus) {
           {"disabled", p.at("Disabled")},
           {"disabled_reason", p.at("DisabledReason")},
           {"learner", p.at("Learner")},
+          {"learner_error", p.at("LearnerError")},
+          {"learner_counters", p.at("LearnerCounters")},
           {"degraded", degraded},
           {"period_s", p.at("PeriodUSec").get<double>() / 1e6},
           {"ticks", p.at("Ticks")},

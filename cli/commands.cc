@@ -83,6 +83,14 @@ Exit print_status(BusClient& bus, const Invocation& i, const Style& style) {
         disabled ? Colour::Red : Colour::None}},
       {{"learner"}, {text_of(s["learner"])}},
   };
+  const auto& counters = s["learner_counters"];
+  const auto count = [&counters](const char* name) { return counters.value(name, std::uint64_t{0}); };
+  if (count("connections") + count("refused_peers") > 0)
+    rows.push_back({{"policies"},
+                    {std::to_string(count("offers")) + " offered, " + std::to_string(count("refused")) +
+                     " refused; " + std::to_string(count("dropped_steps")) + " steps dropped"}});
+  if (s["learner_error"] != "")
+    rows.push_back({{"learner error"}, {text_of(s["learner_error"]), Colour::Yellow}});
   char text[128];
   std::snprintf(text, sizeof text, "%llu, every %g s, the last took %llu us",
                 static_cast<unsigned long long>(s["ticks"].get<std::uint64_t>()), s["period_s"].get<double>(),
@@ -151,6 +159,8 @@ Exit print_agent(BusClient& bus, const Invocation& i, const Style& style) {
     rows.push_back({{"model"},
                     {a["model_version"].dump() + ", embedding of " + std::to_string(a["embedding"].size()) +
                      " numbers"}});
+  if (a["learning"].is_string() && a["learning"] != "")
+    rows.push_back({{"learning"}, {text_of(a["learning"])}});
   std::cout << table(style, rows);
   return Exit::Ok;
 }

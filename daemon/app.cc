@@ -202,6 +202,11 @@ void App::offer_service() {
   callbacks.verify = [this] { return node_->actuator().verify(); };
   callbacks.degraded = [this] { return degraded(); };
   callbacks.learner = [this] { return learner_ ? learner_->state() : std::string("switched off"); };
+  callbacks.learner_error = [this] { return learner_ ? learner_->counters().last_error : std::string(); };
+  callbacks.learner_counters = [this] {
+    return learner_ ? to_list(learner_->counters()) : std::vector<std::pair<std::string, std::uint64_t>>();
+  };
+  callbacks.learning = [this](TargetId id) { return learner_ ? learner_->doing(id) : std::string(); };
   callbacks.period = [this] { return config_.period; };
   callbacks.ticks = [this] { return ticks_; };
   callbacks.tick_duration = [this] { return tick_duration_; };

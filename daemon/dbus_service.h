@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/ports.h"
@@ -43,7 +44,10 @@ struct DbusCallbacks {
   std::function<Result<void>()> reload;
   std::function<std::vector<std::string>()> verify;
   std::function<std::vector<Degraded>()> degraded;
-  std::function<std::string()> learner;  // "absent", "connected"
+  std::function<std::string()> learner;  // "absent", "connected: ...", "closed: ..."
+  std::function<std::string()> learner_error;
+  std::function<std::vector<std::pair<std::string, std::uint64_t>>()> learner_counters;
+  std::function<std::string(TargetId)> learning;  // what the learner does for an agent, in words
   std::function<Duration()> period;
   std::function<std::uint64_t()> ticks;
   std::function<Duration()> tick_duration;

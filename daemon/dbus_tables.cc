@@ -84,6 +84,12 @@ struct DbusTables {
     return r < 0 ? r : sd_bus_message_close_container(m);
   }
 
+  static int learning(sd_bus*, const char*, const char*, const char*, sd_bus_message* reply, void* userdata,
+                      sd_bus_error*) noexcept {
+    const Service& s = self(userdata);
+    return put(reply, s.callbacks.learning ? s.callbacks.learning(s.found.target->id) : "");
+  }
+
   // -- Manager1 properties
   template <int (*Append)(sd_bus_message*, const Service&)>
   static int manager(sd_bus*, const char*, const char*, const char*, sd_bus_message* reply, void* userdata,
@@ -105,6 +111,16 @@ struct DbusTables {
   }
   static int learner(sd_bus_message* m, const Service& s) {
     return put(m, s.callbacks.learner ? s.callbacks.learner() : "absent");
+  }
+  static int learner_error(sd_bus_message* m, const Service& s) {
+    return put(m, s.callbacks.learner_error ? s.callbacks.learner_error() : "");
+  }
+  static int learner_counters(sd_bus_message* m, const Service& s) {
+    int r = sd_bus_message_open_container(m, 'a', "{st}");
+    if (s.callbacks.learner_counters)
+      for (const auto& [name, n] : s.callbacks.learner_counters())
+        if (r >= 0) r = sd_bus_message_append(m, "{st}", name.c_str(), n);
+    return r < 0 ? r : sd_bus_message_close_container(m);
   }
   static int period(sd_bus_message* m, const Service& s) {
     return put(m, s.callbacks.period ? microseconds(s.callbacks.period()) : 0);
@@ -297,6 +313,8 @@ const sd_bus_vtable kManagerVtable[] = {
     SD_BUS_PROPERTY("DisabledReason", "s", T::manager<T::disabled_reason>, 0, kEmits),
     SD_BUS_PROPERTY("Degraded", "a(ss)", T::manager<T::degraded>, 0, 0),
     SD_BUS_PROPERTY("Learner", "s", T::manager<T::learner>, 0, 0),
+    SD_BUS_PROPERTY("LearnerError", "s", T::manager<T::learner_error>, 0, 0),
+    SD_BUS_PROPERTY("LearnerCounters", "a{st}", T::manager<T::learner_counters>, 0, 0),
     SD_BUS_PROPERTY("PeriodUSec", "t", T::manager<T::period>, 0, 0),
     SD_BUS_PROPERTY("Ticks", "t", T::manager<T::ticks>, 0, 0),
     SD_BUS_PROPERTY("TickUSec", "t", T::manager<T::tick_duration>, 0, 0),
@@ -334,6 +352,7 @@ const sd_bus_vtable kAgentVtable[] = {
     SD_BUS_PROPERTY("Knobs", "a(sddbsst)", T::agent<T::knobs>, 0, 0),
     SD_BUS_PROPERTY("Embedding", "ad", T::agent<T::embedding>, 0, 0),
     SD_BUS_PROPERTY("ModelVersion", "t", T::agent<T::model_version>, 0, 0),
+    SD_BUS_PROPERTY("Learning", "s", T::learning, 0, 0),
     SD_BUS_VTABLE_END,
 };
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -136,6 +137,7 @@ struct LearnerLink::Impl {
     std::uint64_t last = 0;    // highest link seq recorded
     std::uint64_t stored = 0;  // highest that the learner has stored
     std::size_t in_backlog = 0;
+    link::Status status;  // last said over this connection; `doing` empty: nothing
   };
   struct Slot {
     Agent* agent;  // lives while in_backlog > 0
@@ -158,6 +160,7 @@ struct LearnerLink::Impl {
   std::uint32_t watched = 0;  // events of the connection
   bool hello_sent = false;
   std::optional<link::HelloUp> learner;  // its Hello
+  link::Status whole;                    // what it said of itself
   Duration connected_at{};
   Duration refuse_until{};
   std::string refuse_reason;
@@ -326,6 +329,8 @@ void LearnerLink::Impl::disconnect(Now now, const std::string& why) {
   outbox.clear();
   to_announce.clear();
   to_say_gone.clear();
+  whole = {};
+  for (auto& [name, agent] : agents) agent->status = {};
   std::erase_if(agents, [](const auto& a) { return a.second->gone && a.second->in_backlog == 0; });
   last_state = why;
   log(now, LearnerEvent::Closed, "learner " + why);
@@ -396,6 +401,12 @@ bool LearnerLink::Impl::handle(Now now, const link::Up& message) {
     }
     offered(now, *offer);
     return false;
+  } else if (const auto* status = std::get_if<link::Status>(&message)) {
+    const auto it = agents.find(status->agent);
+    if (status->agent.empty())
+      whole = *status;
+    else if (it != agents.end())
+      it->second->status = *status;
   }
   return true;
 }
@@ -680,7 +691,41 @@ std::string LearnerLink::state() const {
   const Impl& i = *impl_;
   if (i.connection.open() && !i.learner) return "connecting: no Hello yet";
   if (!i.connection.open() && !i.listen_trouble.empty()) return "not listening: " + i.listen_trouble;
-  return i.last_state;
+  std::string text = i.last_state;
+  if (i.connection.open() && !i.whole.doing.empty()) {
+    char numbers[64];
+    std::snprintf(numbers, sizeof numbers, " (%.0f MiB, %.1f %% of a CPU)", i.whole.rss_mib,
+                  i.whole.cpu_share * 100);
+    text += "; " + i.whole.doing + numbers;
+  }
+  return text;
+}
+
+std::string LearnerLink::doing(TargetId id) const {
+  const auto it = impl_->agents.find(agent_name(id));
+  if (it == impl_->agents.end() || it->second->status.doing.empty()) return {};
+  const link::Status& s = it->second->status;
+  char numbers[192];
+  std::snprintf(numbers, sizeof numbers,
+                "; %llu transitions, %llu episodes, %llu updates of %.0f us, loss %.3g",
+                static_cast<unsigned long long>(s.transitions), static_cast<unsigned long long>(s.episodes),
+                static_cast<unsigned long long>(s.updates), s.update_us, s.loss);
+  return s.doing + numbers;
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> to_list(const LearnerCounters& c) {
+  return {{"connections", c.connections},
+          {"refused_peers", c.refused_peers},
+          {"offers", c.offers},
+          {"accepted", c.accepted},
+          {"refused", c.refused},
+          {"sent_steps", c.sent_steps},
+          {"acknowledged_steps", c.acknowledged_steps},
+          {"dropped_steps", c.dropped_steps},
+          {"protocol_errors", c.protocol_errors},
+          {"flood_closes", c.flood_closes},
+          {"backlog_steps", c.backlog_steps},
+          {"backlog_bytes", c.backlog_bytes}};
 }
 
 const LearnerCounters& LearnerLink::counters() const {

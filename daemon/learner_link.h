@@ -12,6 +12,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/decision.h"
 #include "core/policy_snapshot.h"
@@ -56,6 +58,9 @@ struct LearnerCounters {
   std::uint64_t backlog_steps = 0, backlog_bytes = 0;
   std::string last_error;
 };
+
+/// The numbers by name, in the order above.
+std::vector<std::pair<std::string, std::uint64_t>> to_list(const LearnerCounters& counters);
 
 enum class LearnerEvent : std::uint8_t { Connected, Closed, Refused, OfferRefused, Trouble };
 std::string_view to_string(LearnerEvent e);  // "connected", "closed", "refused", "offer-refused", "trouble"
@@ -106,6 +111,8 @@ class LearnerLink {
   /// speaks 1", "refused: uid 1000 is not _flashd", "not listening: ...".
   std::string state() const;
   const LearnerCounters& counters() const;
+  /// What the learner last said about this agent, in words; empty: nothing, or it is not there.
+  std::string doing(TargetId id) const;
 
  private:
   struct Impl;

@@ -203,6 +203,17 @@ TEST_F(DbusServiceTest, ShowsThePropertiesOfTheDaemon) {
   EXPECT_EQ(property<std::uint64_t>(kRoot, kManager, "PeriodUSec", "t"), 1'000'000u);
   EXPECT_EQ(property<std::uint64_t>(kRoot, kManager, "TickUSec", "t"), 42u);
   EXPECT_EQ(property<int>(kRoot, kManager, "Disabled", "b"), 0);
+  EXPECT_EQ(text_property(kRoot, kManager, "LearnerError"), "version 3 is not above 5");
+  {
+    Answer a = call(kRoot, kProperties, "Get", "ss", kManager, "LearnerCounters");
+    const char* name = nullptr;
+    std::uint64_t n = 0;
+    check(sd_bus_message_enter_container(*a, 'v', "a{st}"));
+    check(sd_bus_message_enter_container(*a, 'a', "{st}"));
+    ASSERT_GT(sd_bus_message_read(*a, "{st}", &name, &n), 0);
+    EXPECT_STREQ(name, "offers");
+    EXPECT_EQ(n, 12u);
+  }
   Answer a = call(kRoot, kProperties, "Get", "ss", kManager, "Degraded");
   const char *part = nullptr, *reason = nullptr;
   check(sd_bus_message_enter_container(*a, 'v', "a(ss)"));
@@ -229,6 +240,7 @@ TEST_F(DbusServiceTest, ShowsThePropertiesOfAnAgent) {
   EXPECT_EQ(property<double>(path, kAgent, "Reward", "d"),
             world_.loop.view(ServiceWorld::kWeb)->rewards.last);
   EXPECT_EQ(property<std::uint64_t>(path, kAgent, "ModelVersion", "t"), 0u);
+  EXPECT_EQ(text_property(path, kAgent, "Learning"), "learning for limits_11");
   Answer a = call(path, kProperties, "Get", "ss", kAgent, "Container");
   const char *runtime, *id, *name, *pod;
   ASSERT_GT(sd_bus_message_read(*a, "v", "(ssss)", &runtime, &id, &name, &pod), 0);

@@ -353,6 +353,21 @@ TEST_F(LearnerLinkTest, AnOfferIsJudgedAndAnswered) {
   EXPECT_EQ(std::get<Announce>(hear(next).at(1)).model_version, 5u);
 }
 
+TEST_F(LearnerLinkTest, WhatTheLearnerSaysOfItselfIsShownAsLongAsItIsThere) {
+  flashd->agent_added(web());
+  auto c = greet();
+  link::Status status{.agent = "limits_1", .doing = "learning offline", .transitions = 120, .updates = 500};
+  say(c, status);
+  EXPECT_EQ(flashd->doing(web().id),
+            "learning offline; 120 transitions, 0 episodes, 500 updates of 0 us, loss 0");
+  say(c, link::Status{.doing = "1 agent", .rss_mib = 180, .cpu_share = 0.01});
+  EXPECT_EQ(flashd->state(), "connected: flash-learner 0.1.0, OpenBLAS; 1 agent (180 MiB, 1.0 % of a CPU)");
+  c.close();
+  run();
+  EXPECT_EQ(flashd->doing(web().id), "");
+  EXPECT_EQ(flashd->state(), "absent: it closed the connection");
+}
+
 TEST_F(LearnerLinkTest, AnOfferThatIsNoPolicyIsRefusedWithoutReachingTheLoop) {
   flashd->agent_added(web());
   auto c = greet();

@@ -44,6 +44,11 @@ struct ServiceWorld {
     c.verify = [this] { return differences; };
     c.degraded = [] { return std::vector<Degraded>{{"perf", "no hardware PMU"}}; };
     c.learner = [] { return std::string("absent"); };
+    c.learner_error = [] { return std::string("version 3 is not above 5"); };
+    c.learner_counters = [] {
+      return std::vector<std::pair<std::string, std::uint64_t>>{{"offers", 12}, {"refused", 1}};
+    };
+    c.learning = [](TargetId id) { return "learning for " + agent_name(id); };
     c.period = [] { return Duration(std::chrono::seconds(1)); };
     c.ticks = [this] { return ticks; };
     c.tick_duration = [] { return Duration(std::chrono::microseconds(42)); };
