@@ -1,7 +1,11 @@
 #include "core/policy_snapshot.h"
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <cmath>
+
+#include "core/network_kernels.h"
 
 namespace flash {
 namespace {
@@ -16,29 +20,8 @@ bool all_sane(const std::vector<float>& v) {
   return std::all_of(v.begin(), v.end(), [](float x) { return std::abs(x) <= kLargest; });
 }
 
-void normalise(float* x, std::size_t n) {
-  float mean = 0, variance = 0;
-  for (std::size_t i = 0; i < n; ++i) mean += x[i];
-  mean /= static_cast<float>(n);
-  for (std::size_t i = 0; i < n; ++i) variance += (x[i] - mean) * (x[i] - mean);
-  const float scale = 1 / std::sqrt(variance / static_cast<float>(n) + 1e-5F);
-  for (std::size_t i = 0; i < n; ++i) x[i] = (x[i] - mean) * scale;
-}
-
 Error invalid(std::string message) {
   return Error(std::errc::invalid_argument, "policy snapshot: " + message);
-}
-
-float activate(Activation f, float x) {
-  switch (f) {
-    case Activation::Relu:
-      return std::max(0.0F, x);
-    case Activation::Tanh:
-      return std::tanh(x);
-    case Activation::Linear:
-      break;
-  }
-  return x;
 }
 
 }  // namespace
@@ -106,89 +89,132 @@ Result<void> PolicySnapshot::validate(int state_dim, int action_dim) const {
                                       : validate_network(critic, "critic", input, action_dim);
 }
 
+CompiledNetwork::CompiledNetwork() = default;
+CompiledNetwork::~CompiledNetwork() = default;
+CompiledNetwork::CompiledNetwork(const CompiledNetwork&) = default;
+CompiledNetwork::CompiledNetwork(CompiledNetwork&&) noexcept = default;
+CompiledNetwork& CompiledNetwork::operator=(const CompiledNetwork&) = default;
+CompiledNetwork& CompiledNetwork::operator=(CompiledNetwork&&) noexcept = default;
+
 CompiledNetwork::CompiledNetwork(const std::vector<DenseLayer>& layers, std::span<const float> mean,
-                                 std::span<const float> scale, std::span<const float> embedding) {
-  const std::size_t state = mean.size(), fixed = embedding.size();
+                                 std::span<const float> scale, std::span<const float> embedding)
+    : kernel_(&network_kernels().front()), state_(mean.size()) {
+  // A sum over few outputs is cheaper than eight columns of which most are padding.
+  constexpr int kFewOutputs = 4;
+  const std::size_t fixed = embedding.size();
+  std::size_t size = 2 * padded(state_);
   for (const DenseLayer& from : layers) {
-    Layer to;
-    const auto outputs = static_cast<std::size_t>(from.outputs);
-    const auto inputs = static_cast<std::size_t>(from.inputs);
-    to.outputs = from.outputs;
-    to.activation = from.activation;
+    KernelLayer to;
+    to.inputs =
+        static_cast<std::uint32_t>(from.inputs) - (layers_.empty() ? static_cast<std::uint32_t>(fixed) : 0);
+    to.outputs = static_cast<std::uint32_t>(from.outputs);
+    to.row_per_output = from.outputs <= kFewOutputs;
     to.layer_norm = from.layer_norm;
-    to.bias = from.bias;
-    if (!layers_.empty()) {
-      to.inputs = from.inputs;
-      to.weights = from.weights;
-    } else {
-      to.inputs = from.inputs - static_cast<int>(fixed);
-      inputs_ = to.inputs;
-      to.weights.reserve(outputs * static_cast<std::size_t>(to.inputs));
-      for (std::size_t o = 0; o < outputs; ++o) {
-        const float* w = from.weights.data() + o * inputs;
-        double bias = from.bias[o];
-        for (std::size_t i = 0; i < state; ++i) {
-          to.weights.push_back(w[i] / scale[i]);
-          bias -= double(w[i]) * mean[i] / scale[i];
-        }
-        for (std::size_t i = 0; i < fixed; ++i) bias += double(w[state + i]) * embedding[i];
-        for (std::size_t i = state + fixed; i < inputs; ++i) to.weights.push_back(w[i]);
-        to.bias[o] = static_cast<float>(bias);
-      }
+    to.activation = from.activation;
+    to.bias = static_cast<std::uint32_t>(size);
+    size += padded(to.outputs);
+    to.weights = static_cast<std::uint32_t>(size);
+    size += to.row_per_output ? to.outputs * padded(to.inputs) : to.inputs * padded(to.outputs);
+    layers_.push_back(to);
+    widest_ = std::max({widest_, padded(to.inputs), padded(to.outputs)});
+  }
+  parameters_.assign(size, 0.0F);
+  if (layers_.empty()) return;
+  inputs_ = static_cast<int>(layers_.front().inputs);
+  outputs_ = static_cast<int>(layers_.back().outputs);
+
+  for (std::size_t i = 0; i < state_; ++i) {
+    parameters_[i] = mean[i];
+    parameters_[padded(state_) + i] = 1 / scale[i];
+  }
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const DenseLayer& from = layers[l];
+    const KernelLayer& to = layers_[l];
+    const std::size_t fixed_from = l == 0 ? state_ : 0, fixed_to = l == 0 ? state_ + fixed : 0;
+    for (std::size_t o = 0; o < to.outputs; ++o) {
+      const float* w = from.weights.data() + o * static_cast<std::size_t>(from.inputs);
+      double bias = from.bias[o];
+      for (std::size_t i = fixed_from; i < fixed_to; ++i) bias += double{w[i]} * embedding[i - fixed_from];
+      parameters_[to.bias + o] = static_cast<float>(bias);
+      for (std::size_t i = 0; i < to.inputs; ++i)
+        parameters_[to.weights +
+                    (to.row_per_output ? o * padded(to.inputs) + i : i * padded(to.outputs) + o)] =
+            w[i < fixed_from ? i : i + fixed_to - fixed_from];
     }
-    to.stride = to.inputs;
-    outputs_ = to.outputs;
-    layers_.push_back(std::move(to));
   }
 }
 
 void CompiledNetwork::prepare(EvaluatorScratch& scratch) const {
-  std::size_t widest = static_cast<std::size_t>(std::max(inputs_, 1));
-  for (const Layer& layer : layers_) widest = std::max(widest, layer.bias.size());
-  if (scratch.a.size() < widest) {
-    scratch.a.resize(widest);
-    scratch.b.resize(widest);
-  }
-  if (scratch.input.size() < widest) scratch.input.resize(widest);
+  if (scratch.a.size() >= widest_) return;
+  scratch.a.resize(widest_);
+  scratch.b.resize(widest_);
+  scratch.input.resize(widest_);
+}
+
+void CompiledNetwork::normalise(std::span<const float> x, float* to) const {
+  // Not folded into the weights: where a mean is large against its scale, differences would be lost.
+  const float* mean = parameters_.data();
+  const float* factor = mean + padded(state_);
+  for (std::size_t i = 0; i < state_; ++i) to[i] = (x[i] - mean[i]) * factor[i];
+  for (std::size_t i = state_; i < x.size(); ++i) to[i] = x[i];
+  for (std::size_t i = x.size(); i < padded(x.size()); ++i) to[i] = 0;
 }
 
 std::span<const float> CompiledNetwork::evaluate(std::span<const float> x, EvaluatorScratch& scratch) const {
-  const float* in = x.data();
-  float* out = scratch.a.data();
-  float* other = scratch.b.data();
-  std::size_t width = x.size();
-  for (const Layer& layer : layers_) {
-    const auto inputs = static_cast<std::size_t>(layer.inputs);
-    width = static_cast<std::size_t>(layer.outputs);
-    for (std::size_t o = 0; o < width; ++o) {
-      float sum = layer.bias[o];
-      const float* w = layer.weights.data() + o * inputs;
-      for (std::size_t i = 0; i < inputs; ++i) sum += w[i] * in[i];
-      out[o] = sum;
-    }
-    if (layer.layer_norm) normalise(out, width);
-    for (std::size_t o = 0; o < width; ++o) out[o] = activate(layer.activation, out[o]);
-    in = out;
-    std::swap(out, other);
-  }
-  return {in, width};
+  normalise(x, scratch.input.data());
+  const float* y =
+      kernel_->forward(layers_, parameters_.data(), scratch.input.data(), scratch.a.data(), scratch.b.data());
+  return {y, static_cast<std::size_t>(outputs_)};
 }
 
 void CompiledNetwork::gradient(std::span<const float> x, int which, std::span<float> gradient) const {
-  // Central differences: a few dozen evaluations, exact enough to rank entries.
-  EvaluatorScratch scratch;
-  prepare(scratch);
-  std::vector<float> y(x.begin(), x.end());
-  const auto out = static_cast<std::size_t>(which);
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const float h = 1e-3F * std::max(1.0F, std::abs(x[i]));
-    y[i] = x[i] + h;
-    const float above = evaluate(y, scratch)[out];
-    y[i] = x[i] - h;
-    const float below = evaluate(y, scratch)[out];
-    y[i] = x[i];
-    gradient[i] = (above - below) / (2 * h);
+  // Forward, keeping of each layer what comes in (`in`), and out of the normalisation (`normal`).
+  constexpr std::size_t kWidest = kMaxWidth + 2 * kMaxEmbedding;
+  alignas(64) std::array<std::array<float, kWidest>, kMaxLayers + 1> in;
+  alignas(64) std::array<std::array<float, kWidest>, kMaxLayers> normal;
+  std::array<float, kMaxLayers> factor{};
+  assert(widest_ <= kWidest && layers_.size() <= kMaxLayers);
+  const float* parameters = parameters_.data();
+  normalise(x, in[0].data());
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const KernelLayer& layer = layers_[l];
+    kernel_->affine(layer, parameters, in[l].data(), in[l + 1].data());
+    if (layer.layer_norm) {
+      factor[l] = kernel_->normalise(in[l + 1].data(), layer.outputs);
+      std::copy_n(in[l + 1].data(), layer.outputs, normal[l].data());
+    }
+    kernel_->activate(layer.activation, in[l + 1].data(), layer.outputs);
   }
+
+  alignas(64) std::array<std::array<float, kWidest>, 2> deltas;
+  float *delta = deltas[0].data(), *next = deltas[1].data();
+  std::fill_n(delta, padded(layers_.back().outputs), 0.0F);
+  delta[which] = 1;
+  for (std::size_t l = layers_.size(); l-- > 0;) {
+    const KernelLayer& layer = layers_[l];
+    const std::size_t n = layer.outputs;
+    const float* y = in[l + 1].data();
+    for (std::size_t o = 0; o < n; ++o) {
+      if (layer.activation == Activation::Tanh) delta[o] *= 1 - y[o] * y[o];
+      if (layer.activation == Activation::Relu && y[o] <= 0) delta[o] = 0;
+    }
+    if (layer.layer_norm) {
+      // dL/dz = (d - mean(d) - normal * mean(d * normal)) / sqrt(variance + 1e-5)
+      double mean = 0, along = 0;
+      for (std::size_t o = 0; o < n; ++o) {
+        mean += delta[o];
+        along += double{delta[o]} * normal[l][o];
+      }
+      mean /= static_cast<double>(n);
+      along /= static_cast<double>(n);
+      for (std::size_t o = 0; o < n; ++o)
+        delta[o] = static_cast<float>((delta[o] - mean - normal[l][o] * along) * factor[l]);
+    }
+    kernel_->transposed(layer, parameters, delta, next);
+    std::swap(delta, next);
+  }
+  for (std::size_t i = 0; i < x.size(); ++i)
+    gradient[i] = delta[i] * (i < state_ ? parameters[padded(state_) + i] : 1.0F);
 }
 
 CompiledPolicy::CompiledPolicy(PolicySnapshot s)

@@ -4,7 +4,9 @@
 // scratch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,38 +76,64 @@ struct PolicySnapshot {
   Result<void> validate(int state_dim, int action_dim) const;
 };
 
+/// Floats that begin on a cache line.
+template <class T>
+struct CacheLineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+  CacheLineAllocator() = default;
+  template <class U>
+  CacheLineAllocator(const CacheLineAllocator<U>&) {}  // NOLINT(google-explicit-constructor)
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kLine)); }
+  void deallocate(T* p, std::size_t) { ::operator delete(p, kLine); }
+  bool operator==(const CacheLineAllocator&) const = default;
+};
+using AlignedFloats = std::vector<float, CacheLineAllocator<float>>;
+
 /// Scratch for the evaluator; sized once by CompiledPolicy::prepare(), so that a tick does not allocate.
 struct EvaluatorScratch {
-  std::vector<float> a, b, input;
+  AlignedFloats a, b, input;
 };
 
-/// A network laid out for speed: rows padded, the constant part of the input (embedding) and the
-/// normalisation folded into the first layer, kernels chosen once for the CPU at hand.
+struct KernelLayer;
+struct NetworkKernel;
+
+/// A network laid out for speed: all parameters in one block of padded rows, the constant part of the input
+/// (embedding) folded into the first layer's bias, kernels chosen once for the CPU at hand. A result that is
+/// not a number comes out as such: the caller checks.
 class CompiledNetwork {
  public:
-  CompiledNetwork() = default;
+  CompiledNetwork();
   /// Inputs of `layers`: [state (normalised by mean, scale), embedding, rest]. What evaluate() takes is
-  /// [state, rest].
+  /// [state, rest]. REQUIRES: shapes that fit (PolicySnapshot::validate).
   CompiledNetwork(const std::vector<DenseLayer>& layers, std::span<const float> mean,
                   std::span<const float> scale, std::span<const float> embedding);
+  ~CompiledNetwork();
+  CompiledNetwork(const CompiledNetwork&);
+  CompiledNetwork(CompiledNetwork&&) noexcept;
+  CompiledNetwork& operator=(const CompiledNetwork&);
+  CompiledNetwork& operator=(CompiledNetwork&&) noexcept;
+
   bool empty() const { return layers_.empty(); }
   int inputs() const { return inputs_; }
   int outputs() const { return outputs_; }
   void prepare(EvaluatorScratch& scratch) const;
   /// REQUIRES: x.size() == inputs(), prepare() was called. The result lies in the scratch.
   std::span<const float> evaluate(std::span<const float> x, EvaluatorScratch& scratch) const;
-  /// d output[which] / d x, written to `gradient` (size inputs()). Not for the tick's hot path.
+  /// d output[which] / d x, written to `gradient` (size inputs()), by backpropagation: about twice the work
+  /// of evaluate(). relu's derivative at 0 is 0.
   void gradient(std::span<const float> x, int which, std::span<float> gradient) const;
 
+  /// Another of network_kernels() than the fastest (core/network_kernels.h).
+  void use(const NetworkKernel& kernel) { kernel_ = &kernel; }
+
  private:
-  struct Layer {
-    int inputs = 0, outputs = 0, stride = 0;
-    std::vector<float> weights, bias;
-    Activation activation = Activation::Linear;
-    bool layer_norm = false;
-  };
-  std::vector<Layer> layers_;
+  void normalise(std::span<const float> x, float* to) const;
+  std::vector<KernelLayer> layers_;
+  AlignedFloats parameters_;  // mean, 1 / scale, then rows and biases in the order of use
+  const NetworkKernel* kernel_ = nullptr;
   int inputs_ = 0, outputs_ = 0;
+  std::size_t state_ = 0, widest_ = 0;
 };
 
 /// A snapshot ready to decide with.
