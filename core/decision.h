@@ -106,6 +106,7 @@ struct Decision {
   std::vector<Attribution> attributions;  // learned decisions only, most important first
   std::vector<KnobContext> contexts;
   LearningView learning;
+  std::string notes;  // what else a person should know: refused policies, drift, a change of stage
   std::vector<GuardVerdict> verdicts;
   std::vector<KnobOutcome> outcomes;
 

@@ -20,8 +20,10 @@
 #include "core/rule.h"
 #include "core/target.h"
 #include "core/time.h"
+#include "policy/drift.h"
 #include "policy/lifecycle.h"
 #include "policy/node_capacity.h"
+#include "policy/seat.h"
 
 namespace flash {
 
@@ -36,6 +38,7 @@ struct LoopOptions {
 
 /// What others may know of an agent; read-only outside the loop.
 struct AgentView {
+  static constexpr std::size_t kStagesKept = 16;
   const Target* target = nullptr;
   const Rule* rule = nullptr;
   Mode mode = Mode::Recommend;   // in effect: agent's own, else the rule's, else the loop's
@@ -50,8 +53,16 @@ struct AgentView {
   bool held = false;
   std::optional<WallTime> held_until;  // held without it: until released
   std::string hold_reason;
-  const PolicySnapshot* snapshot = nullptr;
+  const PolicySnapshot* snapshot = nullptr;  // in the seat; may have expired
   std::span<const KnobView> knobs;
+
+  std::span<const StageChange> stages;  // newest (the current one) last
+  std::string waiting_for;              // what the stage waits for, in words
+  double fallback_reward = 0;           // mean per step, earned under control in INITIALIZED and OFFLINE
+  std::uint64_t fallback_rewards = 0;   // of so many steps
+  Drift drift;                          // an early sign; never acts by itself
+  SnapshotCounters snapshots;
+  int explored_of_last_100 = 0;
 };
 
 /// What changed in an agent during a tick or a call; drives PropertiesChanged.
@@ -89,8 +100,9 @@ class ControlLoop {
 
   TickReport tick(Now now);
 
-  /// Puts a learned policy in the seat. A refused one (shape, version, not finite, expired) leaves the last
-  /// good one in place; the reason is returned and shown by why().
+  /// Puts a learned policy in the seat. A refused one (policy/snapshot_guard.h) leaves the last good one in
+  /// place; the reason is returned, counted and shown by why(). What offers cost between two ticks is
+  /// bounded.
   Result<void> offer_snapshot(Now now, TargetId id, std::shared_ptr<const PolicySnapshot> snapshot);
 
   /// Leaving control restores the target's knobs at once, or when its hold ends.

@@ -134,6 +134,7 @@ json to_json(const Decision& d, const Target& target, WithWords with) {
   out["explored"] = d.explored;
   out["exploration"] = d.exploration;
   out["model_version"] = d.model_version;
+  out["notes"] = d.notes;
   out["state"] = state_json(d, target.task());
   out["learning"] = {{"state_trusted", d.learning.state_trusted},
                      {"end_of_episode", d.learning.end_of_episode},

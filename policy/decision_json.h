@@ -9,6 +9,7 @@
 //   reward      {value, slo_preservation, utilization, ips_gain, power_cost, trusted}, null before the first
 //   current, proposed, allowed   {KNOB: value}
 //   explanation, explored, exploration (what was varied and why it was allowed), model_version (0: no policy)
+//   notes        what else a person should know: refused policies, drift, a change of stage
 //   alternatives [{label, action{KNOB: value}, value}]
 //   attributions [{entry, value, weight}], most important first; learned decisions only
 //   ranges       {KNOB: {lower, upper, steps}} as they were when this was decided

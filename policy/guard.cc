@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "policy/observation_space.h"
 #include "policy/words.h"
 
 namespace flash {
@@ -215,30 +214,6 @@ double apply_guards(const GuardInput& in, double proposed, std::vector<GuardVerd
     value = allowed;
   }
   return value;
-}
-
-Result<void> check_snapshot(const PolicySnapshot& s, Task task, WallTime now, std::uint64_t last_accepted,
-                            std::span<const float> recent_state) {
-  if (s.task != task)
-    return Error(std::errc::invalid_argument, "policy snapshot: is for task " +
-                                                  std::string(to_string(s.task)) + ", the agent's is " +
-                                                  std::string(to_string(task)));
-  FLASH_CHECK(s.validate(state_dim(task), action_dim(task)));
-  if (s.version < last_accepted)
-    return Error(std::errc::operation_not_permitted, "policy snapshot: version " + std::to_string(s.version) +
-                                                         " is lower than the accepted " +
-                                                         std::to_string(last_accepted));
-  if (s.expires <= now) return Error(std::errc::timed_out, "policy snapshot: expired before it came");
-  if (recent_state.size() == s.mean.size()) {
-    const CompiledPolicy policy(s);
-    EvaluatorScratch scratch;
-    policy.actor.prepare(scratch);
-    for (float y : policy.actor.evaluate(recent_state, scratch))
-      if (!std::isfinite(y))
-        return Error(std::errc::invalid_argument,
-                     "policy snapshot: its output for the agent's last state is not finite");
-  }
-  return {};
 }
 
 }  // namespace flash

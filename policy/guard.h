@@ -1,6 +1,6 @@
-// Purpose: checks that can refuse or change a decision, as one table of pure functions, and the check of a
-// new policy snapshot. Node capacity is policy/arbiter.h (it sees all agents), the lease is the control
-// loop's. Ownership: an agent owns its FlapRecords. Thread rule: none needed.
+// Purpose: checks that can refuse or change a decision, as one table of pure functions. Node capacity is
+// policy/arbiter.h (it sees all agents), the lease is the control loop's, a new policy snapshot
+// policy/snapshot_guard.h's. Ownership: an agent owns its FlapRecords. Thread rule: none needed.
 #pragma once
 
 #include <array>
@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "core/decision.h"
-#include "core/policy_snapshot.h"
-#include "core/result.h"
 #include "core/rule.h"
 #include "policy/action_space.h"
 #include "policy/node_capacity.h"
@@ -70,11 +68,5 @@ double apply_guards(const GuardInput& input, double proposed, std::vector<GuardV
 
 /// Is the target short of what this knob gives it?
 bool starving(KnobKind knob, const Observation& observation, const GuardOptions& options);
-
-/// May this snapshot take the seat? Errors: EINVAL wrong task, shape or number; ETIMEDOUT expired;
-/// ESTALE-like (operation_not_permitted) a lower version than the last accepted. `recent_state` (may be
-/// empty) is tried: the outputs must be finite.
-Result<void> check_snapshot(const PolicySnapshot& snapshot, Task task, WallTime now,
-                            std::uint64_t last_accepted_version, std::span<const float> recent_state);
 
 }  // namespace flash

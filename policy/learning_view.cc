@@ -70,6 +70,11 @@ bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& a
   return any;
 }
 
+bool acts_on(std::span<const KnobContext> contexts, KnobKind kind) {
+  const KnobContext* c = find(contexts, kind);
+  return c && std::isfinite(c->upper);
+}
+
 std::size_t best_level(std::span<const float> scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }

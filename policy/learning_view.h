@@ -32,6 +32,8 @@ bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& a
 /// cpu-frequency: the level with the highest score, the first of equals. REQUIRES: outputs are numbers.
 void from_network_form(Task task, std::span<const float> outputs, std::span<const KnobContext> contexts,
                        Action& out);
+/// May a policy act on this knob: managed, there, with a finite range?
+bool acts_on(std::span<const KnobContext> contexts, KnobKind kind);
 /// The index of the highest score, the first of equals. REQUIRES: not empty.
 std::size_t best_level(std::span<const float> scores);
 

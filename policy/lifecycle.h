@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/decision.h"
+#include "core/policy_snapshot.h"
 #include "core/rule.h"
+#include "core/time.h"
 
 namespace flash {
 
@@ -33,11 +37,47 @@ class RewardWindow {
   double sum_ = 0, sum_squares_ = 0;
 };
 
+/// Mean of what the fallback earned; old steps fade, without being kept.
+class FadingMean {
+ public:
+  /// `horizon`: about so many steps count.
+  void add(double value, std::size_t horizon);
+  double mean() const { return mean_; }
+  std::uint64_t count() const { return count_; }
+
+ private:
+  double mean_ = 0;
+  std::uint64_t count_ = 0;
+};
+
+/// One entry of an agent's stage history.
+struct StageChange {
+  Stage stage = Stage::Initialized;
+  WallTime since{};
+  std::string reason;
+};
+
 /// What Alg. 1 is given at the end of an episode.
 struct LifecycleInput {
   RewardStats rewards;          // R
   std::size_t min_rewards = 1;  // fewer say nothing: avg(R) of a handful of steps must not switch a stage
   bool policy_ready = false;    // an accepted, unexpired snapshot is in the seat
+  bool executing = true;        // control mode, not held: else no reward can count
+
+  OffPolicyEstimate estimate;          // of the policy in the seat
+  std::uint64_t version = 0;           // of the policy in the seat
+  std::uint64_t failed_version = 0;    // of the one that was sent back to OFFLINE; 0: none
+  std::uint64_t episodes_to_wait = 0;  // after repeated failures, see retry_episodes()
+  double fallback_reward = 0;          // mean per step, earned in INITIALIZED and OFFLINE under control
+  std::uint64_t fallback_count = 0;
+};
+
+/// An estimate whose lower bound is not below this (reward per step) does not delay the switch.
+inline constexpr double kEstimateTolerance = 0.05;
+
+struct StageVerdict {
+  Stage next = Stage::Initialized;
+  std::string words;  // why the stage changes, or what it waits for
 };
 
 /// AWARE Alg. 1, one pass of its loop. Deviations:
@@ -45,6 +85,20 @@ struct LifecycleInput {
 ///    and may not have published (or may be absent), and without a policy ONLINE would be the fallback under
 ///    another name.
 ///  - with fewer than min_rewards rewards the reward conditions do not hold in either direction.
+///  - OFFLINE -> ONLINE also waits for the off-policy estimate that the policy is not worse than the
+///  fallback.
+///    It may delay the switch, it never brings it about.
+///  - ONLINE or SERVING -> OFFLINE when avg(R) is below what the fallback earned by more than
+///    worse_than_fallback. Alg. 1 has no way back: 3.4 lets high-stakes applications stay offline while
+///    retraining, and a policy that is measurably worse than the rules has no business in the seat.
+///  - after that OFFLINE -> ONLINE waits for a newer policy, and from the second failure in a row for more
+///  and
+///    more episodes.
+StageVerdict judge_stage(Stage stage, const LifecycleInput& input, const UserProfile& profile);
 Stage next_stage(Stage stage, const LifecycleInput& input, const UserProfile& profile);
+
+/// Episodes in OFFLINE before the next try after so many failures without reaching SERVING: 0, 0, 2, 4,
+/// ... 32.
+std::uint64_t retry_episodes(std::uint64_t failures);
 
 }  // namespace flash

@@ -143,7 +143,9 @@ std::string words(const Decision& decision, const Target& target) {
   out.reserve(512);
   who_decided(out, decision, target);
   if (!decision.explanation.empty()) out.append(" ").append(decision.explanation);
-  if (decision.explored) out += " This step explored.";
+  if (!decision.exploration.empty())
+    out.append(" This step explored: ").append(decision.exploration).append(".");
+  if (!decision.notes.empty()) out.append(" ").append(decision.notes);
   for (const GuardVerdict& v : decision.verdicts) {
     out.append(" Guard \"").append(v.guard).append("\" ");
     if (v.verdict == Verdict::Refused) {

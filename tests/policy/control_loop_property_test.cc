@@ -85,6 +85,7 @@ struct RandomWorld {
     auto p = std::make_shared<PolicySnapshot>();
     const int dim = state_dim(task);
     p->task = task;
+    p->estimate.given = true;
     p->version = ++version;
     p->expires = now().wall + from_seconds(uniform(0, 200));
     p->mean.assign(static_cast<std::size_t>(dim), 0);

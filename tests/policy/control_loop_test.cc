@@ -1,107 +1,15 @@
-#include "policy/control_loop.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "policy/action_space.h"
-#include "policy/observation_space.h"
-#include "tests/support/fake_actuator.h"
+#include "tests/policy/loop_fixture.h"
 
 namespace flash {
 namespace {
 
-using fake::FakeActuator;
-using fake::FakeCollector;
-
-constexpr TargetId kWeb{TargetKind::Cgroup, 7};
-constexpr TargetId kBatch{TargetKind::Cgroup, 8};
-constexpr double kMiB = 1024.0 * 1024;
-
-Now at(double s) {
-  return {from_seconds(1000 + s), WallTime(from_seconds(1.7e9 + s))};
-}
-
-Target target(TargetId id, std::string name) {
-  Target t;
-  t.id = id;
-  t.name = name;
-  t.cgroup = "/" + name;
-  return t;
-}
-
-std::shared_ptr<Rule> cpu_rule(Mode mode) {
-  auto r = std::make_shared<Rule>();
-  r->name = "web";
-  r->mode = mode;
-  r->mode_given = true;
-  r->memory.manage = false;
-  r->cpu.down_stabilization_s = 5;
-  return r;
-}
-
-/// The same action whatever comes in.
-std::shared_ptr<PolicySnapshot> constant_policy(Task task, std::vector<float> outputs, std::uint64_t version,
-                                                WallTime expires) {
-  auto p = std::make_shared<PolicySnapshot>();
-  const int dim = state_dim(task);
-  p->task = task;
-  p->version = version;
-  p->model = "test";
-  p->expires = expires;
-  p->mean.assign(static_cast<std::size_t>(dim), 0);
-  p->scale.assign(static_cast<std::size_t>(dim), 1);
-  DenseLayer layer;
-  layer.inputs = dim;
-  layer.outputs = static_cast<int>(outputs.size());
-  layer.weights.assign(static_cast<std::size_t>(dim) * outputs.size(), 0);
-  layer.bias = std::move(outputs);
-  p->actor = {layer};
-  return p;
-}
-
-struct Loop {
-  explicit Loop(LoopOptions options = defaults()) {
-    auto fill = [this](Now now, TargetId id, Observation& o) {
-      o[Signal::CpuUsage] = Sample::good(usage);
-      o[Signal::MemoryWorkingSet] = Sample::good(100 * kMiB);
-      o[Signal::CpuThrottled] = Sample::good(0);
-      if (observe) observe(now, id, o);
-    };
-    collector = std::make_unique<FakeCollector>(fill);
-    LoopEvents events;
-    events.changed = [this](TargetId, AgentChange c) { changes.push_back(c); };
-    events.decided = [this](const Target&, const Decision&) { ++decided; };
-    actuator.offer(kWeb, KnobKind::CpuLimit, 1.0);
-    loop = std::make_unique<ControlLoop>(options, std::vector<Collector*>{collector.get()}, actuator, events);
-  }
-  static LoopOptions defaults() {
-    LoopOptions o;
-    o.episode_steps = 10;
-    o.capacity.cores = 4;
-    o.capacity.memory_bytes = 4096 * kMiB;
-    return o;
-  }
-  void add(std::shared_ptr<const Rule> rule) {
-    ASSERT_TRUE(loop->add_target(at(0), target(kWeb, "web"), std::move(rule)));
-  }
-  TickReport tick() { return loop->tick(at(++time)); }
-  void ticks(int n) {
-    for (int i = 0; i < n; ++i) tick();
-  }
-  const Decision& last(TargetId id = kWeb) { return loop->history(id)->back(); }
-  double cpu() { return actuator.value(kWeb, KnobKind::CpuLimit); }
-
-  double usage = 0.9;
-  double time = 0;
-  std::function<void(Now, TargetId, Observation&)> observe;
-  FakeActuator actuator;
-  std::unique_ptr<FakeCollector> collector;
-  std::unique_ptr<ControlLoop> loop;
-  std::vector<AgentChange> changes;
-  int decided = 0;
-};
+using namespace loop_fixture;
 
 TEST(ControlLoop, RaisesABusyTargetsLimitInControlMode) {
   Loop l;
@@ -402,7 +310,8 @@ TEST(ControlLoop, TellsLearningWhatWasInForceAndWhatTheFallbackWanted) {
   EXPECT_NEAR(v.action[0], to_unit(2.0, {0.1, 4}), 1e-6);
   EXPECT_EQ(v.action[1], 0.0F) << "memory is not managed";
   ASSERT_EQ(v.state.size(), static_cast<std::size_t>(kLimitsStateDim));
-  EXPECT_NEAR(v.state[0], (to_unit(1.0, {0.1, 4}) + 1) / 2, 1e-6) << "the state is what was there before the action";
+  EXPECT_NEAR(v.state[0], (to_unit(1.0, {0.1, 4}) + 1) / 2, 1e-6)
+      << "the state is what was there before the action";
   EXPECT_FALSE(v.state_trusted) << "no load change in the first step";
   ASSERT_EQ(l.last().contexts.size(), 1u);
   EXPECT_EQ(l.last().contexts[0].upper, 4);
@@ -445,6 +354,7 @@ struct Seat : ::testing::Test {
     rule->profile.t_online = 0.3;
     rule->profile.t_serving = 0.3;
     rule->profile.t_var = 1;
+    rule->profile.worse_than_fallback = 1;
     l.usage = 0.7;
     l.add(rule);
   }
@@ -476,12 +386,14 @@ TEST_F(Seat, AValidPolicyDecidesOnceOnline) {
   ASSERT_EQ(l.loop->view(kWeb)->stage, Stage::Online);
   EXPECT_EQ(l.last().controller, Controller::Learned);
   // Output 0 is the geometric middle of [0.1, 4] cores; slew lets 1.0 fall by a fifth first.
-  EXPECT_NEAR(l.last().proposed[KnobKind::CpuLimit], std::sqrt(0.1 * 4), 1e-6);
+  EXPECT_NEAR(l.last().proposed[KnobKind::CpuLimit], std::sqrt(0.1 * 4), 1e-3);
   l.ticks(5);
   EXPECT_NEAR(l.cpu(), 0.64, 1e-6) << "in whole percents";
   EXPECT_NE(l.last().controller_reason.find("policy version 3"), std::string::npos);
   ASSERT_FALSE(l.last().alternatives.empty());
-  EXPECT_EQ(l.last().alternatives[0].label, "fallback");
+  EXPECT_EQ(l.last().alternatives[0].label, "chosen");
+  EXPECT_EQ(l.last().alternatives[1].label, "fallback");
+  EXPECT_EQ(l.last().model_version, 3u);
 }
 
 TEST_F(Seat, AfterExpiryTheFallbackDecidesAgain) {
@@ -503,12 +415,16 @@ TEST_F(Seat, RefusedOnesLeaveTheLastGoodOneInPlace) {
 
   auto lower = l.loop->offer_snapshot(at(22), kWeb, policy(1, 2));
   ASSERT_FALSE(lower);
-  EXPECT_NE(lower.error().message().find("version 2 is lower than the accepted 3"), std::string::npos);
+  EXPECT_NE(lower.error().message().find("version 2 is not above the last accepted, 3"), std::string::npos);
 
   auto nan = policy(0, 4);
   nan->actor[0].weights[3] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, nan));
 
+  auto same = l.loop->offer_snapshot(at(22), kWeb, policy(0.5F, 3));
+  EXPECT_FALSE(same) << "the version must grow";
+
+  l.tick();
   auto shape = policy(0, 4);
   shape->mean.push_back(0);
   EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, shape));
@@ -517,6 +433,11 @@ TEST_F(Seat, RefusedOnesLeaveTheLastGoodOneInPlace) {
   ASSERT_FALSE(expired);
   EXPECT_TRUE(expired.error().is(std::errc::timed_out));
 
+  auto forever = l.loop->offer_snapshot(at(22), kWeb, policy(0, 4, 40 * 86400));
+  ASSERT_FALSE(forever);
+  EXPECT_NE(forever.error().message().find("in more than 30 days"), std::string::npos);
+
+  l.tick();
   auto other = constant_policy(Task::CpuFrequency, std::vector<float>(kFrequencyLevels, 0), 4, at(1e6).wall);
   EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, other));
 
@@ -526,9 +447,23 @@ TEST_F(Seat, RefusedOnesLeaveTheLastGoodOneInPlace) {
   EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, huge));
 
   EXPECT_FALSE(l.loop->offer_snapshot(at(22), kWeb, nullptr));
-  EXPECT_EQ(l.loop->view(kWeb)->snapshot, good);
+  const AgentView view = *l.loop->view(kWeb);
+  EXPECT_EQ(view.snapshot, good);
+  const auto refused = [&](SnapshotRefusal r) { return view.snapshots.refused[static_cast<std::size_t>(r)]; };
+  EXPECT_EQ(refused(SnapshotRefusal::Version), 2u);
+  EXPECT_EQ(refused(SnapshotRefusal::Malformed), 3u);
+  EXPECT_EQ(refused(SnapshotRefusal::Expiry), 2u);
+  EXPECT_EQ(refused(SnapshotRefusal::WrongTask), 1u);
+  EXPECT_EQ(view.snapshots.offered, 9u);
+  EXPECT_EQ(view.snapshots.accepted, 1u);
   l.tick();
   EXPECT_EQ(l.last().controller, Controller::Learned);
+  EXPECT_NE(l.last().notes.find("8 of 9 offered policies were refused, the last one: "), std::string::npos)
+      << l.last().notes;
+  EXPECT_NE(l.last().notes.find("; version 3 stays."), std::string::npos) << l.last().notes;
+  ASSERT_TRUE(l.loop->offer_snapshot(at(24), kWeb, policy(0.1F, 4)));
+  l.tick();
+  EXPECT_EQ(l.last().notes, "") << "nothing to say once one was accepted";
 }
 
 TEST_F(Seat, ARefusalIsShownWhileNothingElseIsThere) {
@@ -536,7 +471,8 @@ TEST_F(Seat, ARefusalIsShownWhileNothingElseIsThere) {
   nan->actor[0].bias[0] = std::numeric_limits<float>::infinity();
   EXPECT_FALSE(l.loop->offer_snapshot(at(0), kWeb, nan));
   l.tick();
-  EXPECT_NE(l.last().controller_reason.find("the last offer was refused"), std::string::npos);
+  EXPECT_NE(l.last().controller_reason.find("1 of 1 offered policies were refused, the last one: "),
+            std::string::npos);
 }
 
 TEST_F(Seat, AStateThatIsNotMeasuredBelongsToTheFallback) {
@@ -553,11 +489,11 @@ TEST_F(Seat, AStateThatIsNotMeasuredBelongsToTheFallback) {
 
 TEST_F(Seat, TheFallbacksRewardsDoNotVouchForThePolicy) {
   auto rule = cpu_rule(Mode::Control);
-  rule->profile = {true, 0.3, 0.65, 1, 5};
+  rule->profile = {true, 0.3, 0.65, 1, 5, 1};
   ASSERT_TRUE(l.loop->change_rule(at(0), kWeb, rule));
   l.ticks(40);  // the fallback earns 1.0 per step
   ASSERT_GT(l.loop->view(kWeb)->rewards.mean, 0.95);
-  ASSERT_TRUE(l.loop->offer_snapshot(at(40), kWeb, policy(-1, 3)));  // starves the target
+  ASSERT_TRUE(l.loop->offer_snapshot(at(40), kWeb, policy(-0.99F, 3)));  // starves the target
   l.ticks(1);
   ASSERT_EQ(l.loop->view(kWeb)->stage, Stage::Online);
   l.ticks(10);
@@ -574,6 +510,7 @@ TEST_F(Seat, BadRewardsTakeServingBackToOnline) {
   l.observe = [](Now, TargetId, Observation& o) { o[Signal::CpuThrottled] = Sample::good(1); };
   auto strict = cpu_rule(Mode::Control);
   strict->profile.t_serving = 0.9;
+  strict->profile.worse_than_fallback = 1;
   ASSERT_TRUE(l.loop->change_rule(at(31), kWeb, strict));
   l.ticks(10);
   EXPECT_EQ(l.loop->view(kWeb)->stage, Stage::Online);
@@ -602,6 +539,7 @@ TEST(FrequencySeat, ALearnedPolicyPicksALevelOfTheHardware) {
   rule->mode_given = true;
   rule->profile.bootstrap = false;
   rule->slo.latency_p99_ms = 10;
+  rule->exploration.fallback_share = 0;
   Target t = target(kCpus, "cpus");
   t.cgroup.clear();
   t.cpus = {0, 1};
@@ -617,7 +555,9 @@ TEST(FrequencySeat, ALearnedPolicyPicksALevelOfTheHardware) {
   EXPECT_EQ(l.last(kCpus).stage, Stage::Online);
   EXPECT_EQ(l.last(kCpus).controller, Controller::Learned);
   EXPECT_EQ(l.actuator.value(kCpus, KnobKind::CpuFrequency), 3e6);
-  EXPECT_GE(l.last(kCpus).alternatives.size(), static_cast<std::size_t>(kFrequencyLevels));
+  ASSERT_EQ(l.last(kCpus).alternatives.size(), 5u + 2u) << "one per step of the hardware, fallback, current";
+  EXPECT_EQ(l.last(kCpus).alternatives[4].label, "3000000 kHz");
+  EXPECT_NEAR(l.last(kCpus).alternatives[4].value, 1, 1e-3);
 }
 
 }  // namespace

@@ -55,14 +55,15 @@ Decision decision() {
 
 TEST(DecisionJson, HasItsDocumentedKeys) {
   const nlohmann::json j = to_json(decision(), web());
-  for (const char* key : {"seq",         "time",         "time_us",           "target",   "stage",
-                          "mode",        "controller",   "controller_reason", "episode",  "step",
-                          "observation", "reward",       "current",           "proposed", "allowed",
-                          "explanation", "explored",     "alternatives",      "verdicts", "outcomes",
-                          "words",       "state",        "learning",          "ranges",   "attributions",
-                          "exploration", "model_version"})
+  for (const char* key : {"seq",          "time",         "time_us",       "target",
+                          "stage",        "mode",         "controller",    "controller_reason",
+                          "episode",      "step",         "observation",   "reward",
+                          "current",      "proposed",     "allowed",       "explanation",
+                          "explored",     "alternatives", "verdicts",      "outcomes",
+                          "words",        "state",        "learning",      "ranges",
+                          "attributions", "exploration",  "model_version", "notes"})
     EXPECT_TRUE(j.contains(key)) << key;
-  EXPECT_EQ(j.size(), 27u) << "a new key needs a line in decision_json.h";
+  EXPECT_EQ(j.size(), 28u) << "a new key needs a line in decision_json.h";
   EXPECT_EQ(j["time"], "2023-11-14T22:13:20.250000Z");
   EXPECT_EQ(j["stage"], "offline");
   EXPECT_EQ(j["target"]["agent"], "limits_7");

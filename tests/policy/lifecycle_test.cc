@@ -13,6 +13,8 @@ LifecycleInput with(double mean, double stddev, bool ready = true) {
   in.rewards = {mean, mean, stddev, 100};
   in.min_rewards = 50;
   in.policy_ready = ready;
+  in.version = 3;
+  in.estimate.given = true;
   return in;
 }
 
@@ -58,6 +60,97 @@ TEST(Lifecycle, AFewRewardsMoveNothing) {
   few = with(0.1, 0);
   few.rewards.count = 49;
   EXPECT_EQ(next_stage(Stage::Serving, few, kProfile), Stage::Serving);
+}
+
+TEST(Lifecycle, TheEstimateMayDelayTheSwitchButNeverBringsItAbout) {
+  LifecycleInput in = with(0.9, 0);
+  in.estimate.given = false;
+  EXPECT_EQ(next_stage(Stage::Offline, in, kProfile), Stage::Offline);
+  EXPECT_EQ(judge_stage(Stage::Offline, in, kProfile).words,
+            "waits for the estimate that the policy is not worse than the fallback");
+  in.estimate.given = true;
+  in.estimate.method = "fqe";
+  in.estimate.lower = -0.06F;
+  in.estimate.upper = 0.2F;
+  EXPECT_EQ(next_stage(Stage::Offline, in, kProfile), Stage::Offline);
+  EXPECT_EQ(
+      judge_stage(Stage::Offline, in, kProfile).words,
+      "waits for an estimate that the policy loses at most 0.05 per step (fqe says between -0.06 and +0.20)");
+  in.estimate.lower = -0.04F;
+  EXPECT_EQ(next_stage(Stage::Offline, in, kProfile), Stage::Online);
+  in.estimate.lower = std::nanf("");
+  EXPECT_EQ(next_stage(Stage::Offline, in, kProfile), Stage::Offline);
+  in = with(0.64, 0);
+  in.estimate.lower = 1;
+  EXPECT_EQ(next_stage(Stage::Offline, in, kProfile), Stage::Offline);
+}
+
+TEST(Lifecycle, APolicyThatEarnsLessThanTheFallbackGoesBackOffline) {
+  UserProfile p = kProfile;
+  p.worse_than_fallback = 0.1;
+  p.t_serving = 0.5;
+  for (Stage stage : {Stage::Online, Stage::Serving}) {
+    LifecycleInput in = with(0.69, 0);
+    in.fallback_reward = 0.8;
+    in.fallback_count = 50;
+    EXPECT_EQ(next_stage(stage, in, p), Stage::Offline);
+    EXPECT_EQ(judge_stage(stage, in, p).words,
+              "the policy (version 3) earned 0.69 per step, the fallback 0.80");
+    in.rewards.mean = 0.71;
+    EXPECT_NE(next_stage(stage, in, p), Stage::Offline);
+    in.rewards.mean = 0.1;
+    in.fallback_count = 49;
+    EXPECT_NE(next_stage(stage, in, p), Stage::Offline) << "too little is known of the fallback";
+    in.fallback_count = 50;
+    in.rewards.count = 49;
+    EXPECT_NE(next_stage(stage, in, p), Stage::Offline) << "too little is known of the policy";
+  }
+}
+
+TEST(Lifecycle, AfterAFailureANewerPolicyIsNeeded) {
+  LifecycleInput in = with(0.9, 0);
+  in.failed_version = 3;
+  EXPECT_EQ(next_stage(Stage::Offline, in, kProfile), Stage::Offline);
+  EXPECT_EQ(judge_stage(Stage::Offline, in, kProfile).words,
+            "waits for a policy newer than version 3, which did worse than the fallback");
+  in.version = 4;
+  EXPECT_EQ(next_stage(Stage::Offline, in, kProfile), Stage::Online);
+  in.episodes_to_wait = 2;
+  EXPECT_EQ(next_stage(Stage::Offline, in, kProfile), Stage::Offline);
+}
+
+TEST(Lifecycle, TriesAgainLessAndLessOften) {
+  EXPECT_EQ(retry_episodes(0), 0u);
+  EXPECT_EQ(retry_episodes(1), 0u);
+  EXPECT_EQ(retry_episodes(2), 2u);
+  EXPECT_EQ(retry_episodes(5), 16u);
+  EXPECT_EQ(retry_episodes(6), 32u);
+  EXPECT_EQ(retry_episodes(1000), 32u);
+}
+
+TEST(Lifecycle, SaysAllThatItWaitsFor) {
+  LifecycleInput in = with(0.5, 0.3, false);
+  EXPECT_EQ(judge_stage(Stage::Offline, in, kProfile).words,
+            "waits for a mean reward of 0.65 (now 0.50 over 100 steps); for a policy: flash-learner has not "
+            "published one, or it has expired");
+  EXPECT_EQ(judge_stage(Stage::Online, with(0.8, 0.3), kProfile).words,
+            "waits for steadier rewards (deviation 0.30, at most 0.20)");
+  in = with(0.8, 0.1);
+  in.rewards.count = 7;
+  EXPECT_EQ(judge_stage(Stage::Online, in, kProfile).words,
+            "waits for trusted rewards of this stage (7 of 50)");
+  in.executing = false;
+  EXPECT_EQ(judge_stage(Stage::Online, in, kProfile).words,
+            "waits for control: what is not executed earns nothing");
+}
+
+TEST(FadingMean, IsTheMeanUntilTheHorizonAndThenForgets) {
+  FadingMean m;
+  for (double r : {1.0, 2.0, 3.0}) m.add(r, 100);
+  EXPECT_DOUBLE_EQ(m.mean(), 2);
+  EXPECT_EQ(m.count(), 3u);
+  for (int i = 0; i < 2000; ++i) m.add(0.5, 100);
+  EXPECT_NEAR(m.mean(), 0.5, 1e-6);
 }
 
 TEST(RewardWindow, KeepsTheNewest) {

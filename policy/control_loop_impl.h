@@ -1,0 +1,97 @@
+// Purpose: the inside of ControlLoop: its agents, and the phases of a tick. policy/tick.cc has the phases,
+// policy/control_loop.cc everything that comes from outside between two ticks.
+// Ownership: see control_loop.h. Thread rule: one thread.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "policy/arbiter.h"
+#include "policy/control_loop.h"
+#include "policy/managed_agent.h"
+
+namespace flash {
+
+struct ControlLoop::Impl {
+  LoopOptions options;
+  std::vector<Collector*> collectors;
+  Actuator& actuator;
+  LoopEvents events;
+  std::vector<std::unique_ptr<ManagedAgent>> agents;  // in order of being added
+  std::unordered_map<TargetId, ManagedAgent*> by_id;
+  ObservationTable table;
+  bool disabled = false;
+  std::string disabled_reason;
+  WallTime last_tick{};
+  OfferBudget offers;  // what may still be spent on offers until the next tick
+
+  // Reused from tick to tick.
+  struct Pending {
+    ManagedAgent* agent;
+    std::size_t outcome;
+  };
+  std::vector<KnobChange> changes;
+  std::vector<Pending> pending;
+  std::vector<MemoryRequest> memory;
+  std::vector<ManagedAgent*> memory_owner;
+  EvaluatorScratch scratch;
+  std::vector<float> current_form;
+  Action fallback_action;
+  std::string fallback_words;
+  std::vector<Alternative> fallback_alternatives;
+
+  Impl(LoopOptions o, std::vector<Collector*> c, Actuator& a, LoopEvents e)
+      : options(o), collectors(std::move(c)), actuator(a), events(std::move(e)) {}
+
+  ManagedAgent* find(TargetId id) const {
+    const auto it = by_id.find(id);
+    return it == by_id.end() ? nullptr : it->second;
+  }
+  Mode mode_of(const ManagedAgent& a) const {
+    if (a.own_mode) return *a.own_mode;
+    return a.rule->mode_given ? a.rule->mode : options.mode;
+  }
+  bool may_write(const ManagedAgent& a) const { return mode_of(a) == Mode::Control && !a.held && !disabled; }
+  std::size_t window_of(const Rule& rule) const {
+    return static_cast<std::size_t>(std::max(rule.profile.window_episodes, 1)) *
+           static_cast<std::size_t>(std::max(options.episode_steps, 1));
+  }
+  std::uint32_t episode_steps() const {
+    return static_cast<std::uint32_t>(std::max(options.episode_steps, 1));
+  }
+  std::size_t history_size() const { return std::max<std::size_t>(options.history, 2); }
+
+  // Between ticks (control_loop.cc).
+  void fire(ManagedAgent& a);
+  Result<void> leave_control(ManagedAgent& a);
+  Result<void> mode_changed(ManagedAgent& a, Mode before);
+  void end_hold(ManagedAgent& a);
+  LifecycleInput lifecycle_input(const ManagedAgent& a) const;
+  std::string waiting_for(const ManagedAgent& a) const;
+
+  // The phases of a tick, in order (tick.cc).
+  void sense(Now now);
+  Decision& next_slot(ManagedAgent& a);
+  void reward(ManagedAgent& a, Decision& d, const Observation* before, std::span<const KnobView> knobs);
+  void lifecycle(ManagedAgent& a, Decision& d, Now now);
+  void decide(ManagedAgent& a, Decision& d, const Observation* before, std::span<const KnobView> knobs,
+              Now now);
+  void ask_fallback(ManagedAgent& a, Decision& d, const Observation* before, std::span<const KnobView> knobs,
+                    Now now);
+  bool learned(ManagedAgent& a, Decision& d, Now now);
+  void explore(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
+  void note(ManagedAgent& a, Decision& d);
+  void guard(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
+  void arbitrate();
+  void ask(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now);
+  TickReport act(Now now);
+  void settle(ManagedAgent& a, Decision& d);
+  TickReport tick(Now now);
+};
+
+}  // namespace flash

@@ -1,0 +1,220 @@
+#include "policy/exploration.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "policy/action_space.h"
+#include "policy/reward.h"
+#include "policy/words.h"
+
+namespace flash {
+namespace {
+
+/// Limits are written in these quanta (policy/fallback_limits.cc has the same).
+constexpr double kCoreQuantum = 0.01;
+constexpr double kByteQuantum = 1024.0 * 1024.0;
+/// A smaller variation shows nothing above the noise of the load.
+constexpr double kLeastShare = 0.3;
+/// A target that is brought so near to its limit would be throttled, reclaimed or late.
+constexpr double kMostUse = 0.90;
+constexpr double kMostOfSlo = 0.90;
+
+const KnobContext* find(std::span<const KnobContext> contexts, KnobKind kind) {
+  for (const KnobContext& c : contexts)
+    if (c.knob == kind) return &c;
+  return nullptr;
+}
+
+bool writable(const ExplorationInput& in, KnobKind kind) {
+  for (const KnobView& k : in.knobs)
+    if (k.kind == kind) return k.writable && k.current.usable();
+  return false;
+}
+
+bool flaps_left(const ExplorationInput& in, KnobKind kind) {
+  const GuardOptions& g = in.rule->guards;
+  const int used = (*in.flaps)[static_cast<std::size_t>(kind)].reversals(in.step, g.flap_window_steps);
+  // Out and back.
+  return used + 2 + kFlapReserve <= g.flap_budget;
+}
+
+/// Does the target keep room at this lower value?
+bool may_go_down(const ExplorationInput& in, KnobKind kind, double value) {
+  const Observation& o = *in.observation;
+  const Slo& slo = in.rule->slo;
+  const Sample& p99 = o[Signal::LatencyP99];
+  const double of_slo = slo.latency_p99_ms && p99.usable() ? p99.value / *slo.latency_p99_ms : 0;
+  switch (kind) {
+    case KnobKind::CpuLimit:
+      return o[Signal::CpuUsage].usable() && o[Signal::CpuUsage].value <= kMostUse * value &&
+             of_slo <= kMostOfSlo;
+    case KnobKind::MemoryLimit:
+      return o[Signal::MemoryWorkingSet].usable() && o[Signal::MemoryWorkingSet].value <= kMostUse * value &&
+             o[Signal::MemoryHighEvents].value_or(0) == 0;
+    case KnobKind::CpuFrequency: {
+      const double khz = in.current[kind];
+      if (!(khz > 0) || !o[Signal::CpuUsage].usable()) return false;
+      const double slower = khz / value;
+      return o[Signal::CpuUsage].value * slower <= kMostUse * in.cores && of_slo * slower <= kMostOfSlo;
+    }
+  }
+  return false;
+}
+
+double share_of(const ExplorationInput& in) {
+  const ExplorationOptions& e = in.rule->exploration;
+  if (in.controller == Controller::Fallback && (in.stage == Stage::Initialized || in.stage == Stage::Offline))
+    return e.fallback_share;
+  if (in.controller != Controller::Learned || in.stage != Stage::Online || !in.schedule) return 0;
+  if (in.rule->task == Task::CpuFrequency) return std::min<double>(e.online_share, in.schedule->epsilon);
+  return in.schedule->sigma > 0 ? e.online_share : 0;
+}
+
+}  // namespace
+
+const char* exploration_veto(const ExplorationInput& in) {
+  if (!in.executing) return "nothing is executed";
+  if (!(share_of(in) > 0)) return "not in this stage";
+  if (!in.state_trusted) return "the state is not trusted";
+  const Observation& o = *in.observation;
+  const GuardOptions& g = in.rule->guards;
+  if (starving(KnobKind::CpuLimit, o, g) || starving(KnobKind::MemoryLimit, o, g))
+    return "the target starves";
+  if (in.rule->task == Task::ResourceLimits && o[Signal::CpuThrottled].value_or(0) >= g.throttled_floor)
+    return "the target is throttled";
+  const SloPreservation sp = slo_preservation(in.rule->slo, o, cpu_saturated(o, in.cores, g.throttled_floor));
+  if (!sp.trusted || sp.value < 1) return "an objective is missed or not measured";
+  if (in.last_objection != 0 && in.step - in.last_objection <= kQuietSteps) return "a guard objected lately";
+  return nullptr;
+}
+
+void Explorer::cancel() {
+  now_.left = 0;
+  wanted_ = Action{};
+}
+
+/// The value that the variation makes of `base`, within its bounds; `base` itself: it comes to nothing.
+double Explorer::varied(const ExplorationInput& in, const Variation& v, double base) const {
+  const KnobContext& c = *find(in.contexts, v.knob);
+  const KnobRange range{c.lower, c.upper};
+  const double share = std::clamp(in.rule->exploration.max_step, 0.0, 1.0);
+  if (v.knob == KnobKind::CpuFrequency) {
+    const double most = share * (range.upper - range.lower);
+    // Without a table one level of the action space is a step.
+    const double step = (range.upper - range.lower) / (kFrequencyLevels - 1);
+    constexpr double kBeyond = 1e-4;
+    const double next =
+        v.size > 0 ? step_at_or_above(c.steps.empty() ? base + step : base * (1 + kBeyond), c.steps, range)
+                   : step_at_or_below(c.steps.empty() ? base - step : base * (1 - kBeyond), c.steps, range);
+    const double wanted = nearest_step(base + v.size, c.steps, range);
+    return std::abs(wanted - base) <= std::max(most, std::abs(next - base)) &&
+                   !same_setting(v.knob, wanted, base)
+               ? wanted
+               : next;
+  }
+  const double quantum = v.knob == KnobKind::CpuLimit ? kCoreQuantum : kByteQuantum;
+  // Rounded towards the base, so that the bound holds.
+  const double raw = base * std::exp(v.size);
+  const double wanted =
+      raw > base ? std::floor(raw / quantum + 1e-9) * quantum : std::ceil(raw / quantum - 1e-9) * quantum;
+  if ((wanted - base) * v.size <= 0) return base;
+  return std::clamp(wanted, std::min(base, range.lower), std::max(base, range.upper));
+}
+
+bool Explorer::begin(const ExplorationInput& in, const Action& proposed, int hold) {
+  // Which knob: any that may be varied, each as likely.
+  std::array<KnobKind, kKnobCount> candidates{};
+  std::size_t n = 0;
+  for (const KnobContext& c : in.contexts)
+    if (proposed.has(c.knob) && in.current.has(c.knob) && std::isfinite(proposed[c.knob]) &&
+        std::isfinite(in.current[c.knob]) && std::isfinite(c.upper) && c.upper > c.lower &&
+        writable(in, c.knob) && flaps_left(in, c.knob) && n < candidates.size())
+      candidates[n++] = c.knob;
+  if (n == 0) return false;
+  Variation v;
+  v.knob = candidates[random_.below(n)];
+  v.left = v.of = hold;
+  const KnobContext& c = *find(in.contexts, v.knob);
+  const double most = std::clamp(in.rule->exploration.max_step, 0.0, 1.0);
+  const double base = proposed[v.knob];
+  if (v.knob == KnobKind::CpuFrequency) {
+    v.size = random_.uniform(kLeastShare, 1) * most * (c.upper - c.lower);
+    if (random_.below(2) == 0) v.size = -v.size;
+  } else if (in.schedule) {
+    // Noise on the output in [-1,1]: the knob's scale is geometric, half of it spans log(upper / lower).
+    const double low = c.lower > 0 ? c.lower : c.upper / 1000;
+    v.size = random_.normal() * double(in.schedule->sigma) * std::log(c.upper / low) / 2;
+    v.size = std::clamp(v.size, std::log1p(-most), std::log1p(most));
+  } else {
+    const double size = random_.uniform(kLeastShare, 1) * most;
+    v.size = random_.below(2) == 0 ? std::log1p(size) : std::log1p(-size);
+  }
+  // At an end of the range, or where it would be too tight, the other way.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const double value = varied(in, v, base);
+    if (!same_setting(v.knob, value, base) && (value > base || may_go_down(in, v.knob, value))) {
+      now_ = v;
+      return true;
+    }
+    v.size = v.knob == KnobKind::CpuFrequency ? -v.size
+             : v.size > 0                     ? std::log1p(-std::min(most, std::expm1(v.size)))
+                                              : std::log1p(std::min(most, -std::expm1(v.size)));
+  }
+  return false;
+}
+
+bool Explorer::vary(const ExplorationInput& in, Action& proposed, std::string& words) {
+  recent_.reset(next_);  // what is now more than kWindow - 1 steps ago
+  const std::size_t mine = next_;
+  next_ = (next_ + 1) % kWindow;
+  wanted_ = Action{};
+
+  // Drawn in every step, so that what one agent meets does not shift its stream against the steps.
+  const double dice = random_.uniform();
+  if (exploration_veto(in) != nullptr) {
+    now_.left = 0;
+    return false;
+  }
+  const double share = std::clamp(share_of(in), 0.0, 1.0);
+  const int budget = static_cast<int>(std::floor(share * kWindow + 1e-9));
+  const int used = static_cast<int>(recent_.count());
+  if (now_.left <= 0) {
+    const int hold = std::clamp(in.rule->exploration.hold_steps, 1, std::max(budget, 1));
+    if (used + hold > budget) return false;
+    // Such that `share` of the steps are varied: hold steps each, after 1 / start - 1 plain ones.
+    const double start = 1 / (hold / share - hold + 1);
+    if (dice >= start || !begin(in, proposed, hold)) return false;
+  }
+  // The controller may want another value by now, or have no value for the knob any more.
+  const KnobKind knob = now_.knob;
+  const bool possible = used < budget && proposed.has(knob) && std::isfinite(proposed[knob]) &&
+                        find(in.contexts, knob) != nullptr && writable(in, knob);
+  const double base = possible ? proposed[knob] : 0;
+  const double value = possible ? varied(in, now_, base) : 0;
+  if (!possible || same_setting(knob, value, base) || (value < base && !may_go_down(in, knob, value))) {
+    now_.left = 0;
+    return false;
+  }
+  --now_.left;
+  recent_.set(mine);
+  wanted_.set(knob, base);
+  proposed.set(knob, value);
+  appendf(words, "the %s ", knob_words(knob));
+  append_value(words, knob, value);
+  words += " in place of ";
+  append_value(words, knob, base);
+  appendf(words,
+          ", step %d of %d; %d of the last %zu steps were varied, %d may be; no pressure, objectives kept",
+          now_.of - now_.left, now_.of, used + 1, kWindow, budget);
+  return true;
+}
+
+Observation seen_at(const Observation& observation, double actual_khz, double wanted_khz) {
+  Observation o = observation;
+  if (!(actual_khz > 0) || !(wanted_khz > 0)) return o;
+  for (Signal s : {Signal::CpuUsage, Signal::LatencyP99, Signal::LatencyP50})
+    if (o[s].usable()) o[s].value *= actual_khz / wanted_khz;
+  return o;
+}
+
+}  // namespace flash

@@ -1,0 +1,91 @@
+// Purpose: decisions that stray a little, so that there is something to learn from: offline learning from a
+// controller that always does the same in the same state can only imitate it. Bounded in share, size and
+// circumstances by the rule's budget, whatever a snapshot asks for.
+// Ownership: an agent owns its Explorer. Thread rule: one thread. Randomness is a parameter (a seeded
+// stream).
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/decision.h"
+#include "core/policy_snapshot.h"
+#include "core/random.h"
+#include "core/rule.h"
+#include "policy/guard.h"
+
+namespace flash {
+
+struct ExplorationInput {
+  const Rule* rule = nullptr;
+  Stage stage = Stage::Initialized;
+  Controller controller = Controller::None;
+  const ExplorationSchedule* schedule = nullptr;  // of the snapshot that decides; nullptr: the fallback does
+  bool executing = false;                         // control mode, not held, not disabled
+  bool state_trusted = false;
+  const Observation* observation = nullptr;
+  double cores = 1;  // that the target could use: of the node, or of its CPU set
+  std::span<const KnobView> knobs;
+  std::span<const KnobContext> contexts;  // policy/learning_view.h fill_contexts()
+  Action current;                         // in force
+  const std::array<FlapRecord, kKnobCount>* flaps = nullptr;
+  std::uint64_t step = 0;            // Decision::seq
+  std::uint64_t last_objection = 0;  // step of the last guard's objection; 0: none
+};
+
+/// A guard's objection keeps exploration away for so many steps.
+inline constexpr std::uint64_t kQuietSteps = 5;
+/// So many reversals of the flap budget are left to the controller.
+inline constexpr int kFlapReserve = 2;
+
+/// Why nothing may be varied in this step, in words; nullptr: it may.
+const char* exploration_veto(const ExplorationInput& input);
+
+/// Variations of one agent's decisions.
+///
+/// A variation moves one knob off the controller's value for hold_steps steps (an effect needs more than one
+/// step to show): a limit by a share of its value, at most max_step; a frequency by at most max_step of the
+/// range, but at least one step of the hardware. The fallback varies up and down alike; ONLINE, limits get
+/// normal noise of the snapshot's sigma on the network's output (FLASH Table 8), frequencies another level
+/// for the snapshot's epsilon of the steps, both within the same bounds. SERVING and observe mode: nothing.
+/// Downwards only where the target keeps room (see may_go_down() in the .cc).
+/// Of any 100 steps in a row at most floor(100 * share) are varied.
+class Explorer {
+ public:
+  static constexpr std::size_t kWindow = 100;
+  explicit Explorer(Random stream) : random_(stream) {}
+
+  /// Once per tick, before the guards. True: `proposed` was varied and `words` (appended to) says how.
+  bool vary(const ExplorationInput& input, Action& proposed, std::string& words);
+  /// The guards did not let the variation pass: it ends, and does not count as what the controller wanted.
+  void cancel();
+
+  /// What the controller wanted for the knob that is varied now; absent: nothing is varied.
+  const Action& wanted() const { return wanted_; }
+  int varied_of_last_100() const { return static_cast<int>(recent_.count()); }
+
+ private:
+  struct Variation {
+    KnobKind knob = KnobKind::CpuLimit;
+    double size = 0;  // limits: log of the factor; frequency: kHz
+    int left = 0;     // steps
+    int of = 0;
+  };
+  bool begin(const ExplorationInput& input, const Action& proposed, int hold);
+  double varied(const ExplorationInput& input, const Variation& v, double base) const;
+
+  Random random_;
+  Variation now_;
+  Action wanted_;
+  std::bitset<kWindow> recent_;
+  std::size_t next_ = 0;
+};
+
+/// What a target that runs at `actual` kHz would show at `wanted`, by MIAD's own model (time in proportion to
+/// 1 / frequency): the fallback goes on from where it wanted to be, not from where exploration put it.
+Observation seen_at(const Observation& observation, double actual_khz, double wanted_khz);
+
+}  // namespace flash

@@ -1,0 +1,252 @@
+#include "policy/learned_decision.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "policy/action_space.h"
+#include "policy/learning_view.h"
+#include "policy/words.h"
+
+namespace flash {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+const KnobContext* find(std::span<const KnobContext> contexts, KnobKind kind) {
+  for (const KnobContext& c : contexts)
+    if (c.knob == kind) return &c;
+  return nullptr;
+}
+
+/// A number of the network in discounted reward.
+double worth(const PolicySnapshot& s, float y) {
+  return std::isfinite(y) ? double(s.value_offset) + double(s.value_scale) * double(y) : kNaN;
+}
+
+Alternative& add(Decision& d, std::string_view label, const Action& action, double value) {
+  Alternative& a = d.alternatives.emplace_back();
+  a.label.assign(label);
+  a.action = action;
+  a.value = value;
+  return a;
+}
+
+void attribute(const LearnedInput& in, int output, Decision& d) {
+  std::array<float, kMaxStateDim> gradient{};
+  const std::size_t n = in.state.size();
+  in.policy->actor.gradient(in.state, output, {gradient.data(), n});
+  const auto entries = state_entries(in.policy->snapshot.task);
+  std::array<bool, kMaxStateDim> taken{};
+  for (std::size_t k = 0; k < std::min(kAttributions, n); ++k) {
+    std::size_t best = n;
+    double most = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double weight = double(gradient[i]) * (double(in.state[i]) - in.policy->snapshot.mean[i]);
+      if (!taken[i] && std::isfinite(weight) && std::abs(weight) > std::abs(most)) {
+        best = i;
+        most = weight;
+      }
+    }
+    if (best == n) return;
+    taken[best] = true;
+    d.attributions.push_back({entries[best].name, in.state[best], most});
+  }
+}
+
+void append_version(std::string& out, const PolicySnapshot& s) {
+  appendf(out, "The learned policy (version %llu", static_cast<unsigned long long>(s.version));
+  if (!s.algorithm.empty()) out.append(", ").append(s.algorithm, 0, 32);
+  out += ") chose ";
+}
+
+void append_action(std::string& out, const Action& action, const Action& of) {
+  bool first = true;
+  for (const auto& row : knob_table()) {
+    if (!of.has(row.kind)) continue;
+    if (!first) out += " and ";
+    first = false;
+    append_value(out, row.kind, action[row.kind]);
+  }
+}
+
+void append_worth(std::string& out, double value) {
+  if (std::isnan(value))
+    out += "nothing it can say";
+  else
+    appendf(out, "%.1f", value);
+}
+
+void append_attributions(std::string& out, const Decision& d) {
+  if (d.attributions.empty()) return;
+  out += ' ';
+  for (std::size_t i = 0; i < d.attributions.size(); ++i) {
+    if (i > 0) out += i + 1 == d.attributions.size() ? " and " : ", ";
+    out.append(d.attributions[i].entry);
+    appendf(out, " (%.2f)", d.attributions[i].value);
+  }
+  out += " mattered most.";
+}
+
+/// resource-limits: the critic's value of an allocation.
+double value_of(const LearnedInput& in, std::span<const float> unit, EvaluatorScratch& scratch) {
+  if (in.policy->critic.empty() || unit.size() != kLimitsActionDim) return kNaN;
+  std::array<float, kMaxStateDim + kLimitsActionDim> x{};
+  std::copy(in.state.begin(), in.state.end(), x.begin());
+  std::copy(unit.begin(), unit.end(), x.begin() + static_cast<std::ptrdiff_t>(in.state.size()));
+  return worth(in.policy->snapshot,
+               in.policy->critic.evaluate({x.data(), in.state.size() + unit.size()}, scratch)[0]);
+}
+
+bool decide_limits(const LearnedInput& in, std::span<const float> output, EvaluatorScratch& scratch,
+                   Decision& d) {
+  Action chosen;
+  from_network_form(Task::ResourceLimits, output, in.contexts, chosen);
+  if (chosen.empty()) return false;
+  std::array<float, kLimitsActionDim> unit{};  // 0 for a knob that is left alone, as in training
+  int moves_most = 0;
+  double furthest = -1;
+  for (std::size_t i = 0; i < output.size() && i < unit.size(); ++i) {
+    const KnobKind kind = kLimitsActions[i];
+    if (!chosen.has(kind)) continue;
+    unit[i] = std::clamp(output[i], -1.0F, 1.0F);
+    const KnobContext& c = *find(in.contexts, kind);
+    const double from = in.current.has(kind) ? to_unit(in.current[kind], {c.lower, c.upper}) : 0;
+    if (std::abs(unit[i] - from) > furthest) {
+      furthest = std::abs(unit[i] - from);
+      moves_most = static_cast<int>(i);
+    }
+  }
+  d.proposed = chosen;
+  if (!in.policy->critic.empty()) in.policy->critic.prepare(scratch);
+  const double mine = value_of(in, unit, scratch);
+  const double fallbacks = value_of(in, in.fallback_form, scratch);
+  const double currents = value_of(in, in.current_form, scratch);
+  add(d, "chosen", chosen, mine);
+  add(d, "fallback", in.fallback, fallbacks);
+  add(d, "current", in.current, currents);
+  attribute(in, moves_most, d);
+
+  std::string& out = d.explanation;
+  append_version(out, in.policy->snapshot);
+  append_action(out, chosen, chosen);
+  if (in.policy->critic.empty()) {
+    out += "; without a critic it gives no values. The fallback would choose ";
+    append_action(out, in.fallback, chosen);
+  } else {
+    out += "; its critic values this at ";
+    append_worth(out, mine);
+    out += ", the fallback's ";
+    append_action(out, in.fallback, chosen);
+    out += " at ";
+    append_worth(out, fallbacks);
+    out += ", the current ";
+    append_action(out, in.current, chosen);
+    out += " at ";
+    append_worth(out, currents);
+  }
+  out += ".";
+  append_attributions(out, d);
+  return true;
+}
+
+bool decide_frequency_level(const LearnedInput& in, std::span<const float> output, EvaluatorScratch& scratch,
+                            Decision& d) {
+  constexpr KnobKind kKnob = KnobKind::CpuFrequency;
+  const KnobContext* c = find(in.contexts, kKnob);
+  if (!c || !std::isfinite(c->upper)) return false;
+  const KnobRange range{c->lower, c->upper};
+  std::array<float, kFrequencyLevels> scores{}, q{};
+  std::copy_n(output.begin(), std::min(output.size(), scores.size()), scores.begin());
+  q = scores;
+  if (!in.policy->critic.empty()) {
+    in.policy->critic.prepare(scratch);
+    const auto y = in.policy->critic.evaluate(in.state, scratch);
+    std::copy_n(y.begin(), std::min(y.size(), q.size()), q.begin());
+  }
+  const PolicySnapshot& s = in.policy->snapshot;
+  const std::size_t best = best_level(output);
+  from_network_form(Task::CpuFrequency, output, in.contexts, d.proposed);
+  const double chosen = d.proposed[kKnob];
+
+  // Levels that come to the same step of this hardware are one alternative, of the best score among them.
+  double chosen_value = worth(s, q[best]), next_value = kNaN, next_khz = 0;
+  for (std::size_t i = 0; i < scores.size();) {
+    const double khz = level_to_khz(static_cast<int>(i), c->steps, range);
+    std::size_t of = i;
+    for (++i;
+         i < scores.size() && same_setting(kKnob, level_to_khz(static_cast<int>(i), c->steps, range), khz);
+         ++i)
+      if (scores[i] > scores[of]) of = i;
+    Action action;
+    action.set(kKnob, khz);
+    Alternative& a = add(d, "", action, worth(s, q[of]));
+    appendf(a.label, "%.0f kHz", khz);
+    if (khz != chosen && !(a.value <= next_value)) {
+      next_value = a.value;
+      next_khz = khz;
+    }
+  }
+  const auto value_at = [&](const Action& action) {
+    if (!action.has(kKnob)) return kNaN;
+    return worth(s, q[static_cast<std::size_t>(khz_to_level(action[kKnob], range))]);
+  };
+  const double fallbacks = value_at(in.fallback), currents = value_at(in.current);
+  add(d, "fallback", in.fallback, fallbacks);
+  add(d, "current", in.current, currents);
+  attribute(in, static_cast<int>(best), d);
+
+  std::string& out = d.explanation;
+  append_version(out, s);
+  append_value(out, kKnob, chosen);
+  out += ", which it values at ";
+  append_worth(out, chosen_value);
+  if (next_khz > 0) {
+    out += "; next best ";
+    append_value(out, kKnob, next_khz);
+    out += " at ";
+    append_worth(out, next_value);
+  }
+  if (in.fallback.has(kKnob)) {
+    out += ", the fallback's ";
+    append_value(out, kKnob, in.fallback[kKnob]);
+    out += " at ";
+    append_worth(out, fallbacks);
+  }
+  if (in.current.has(kKnob)) {
+    out += ", the current ";
+    append_value(out, kKnob, in.current[kKnob]);
+    out += " at ";
+    append_worth(out, currents);
+  }
+  out += ".";
+  append_attributions(out, d);
+  return true;
+}
+
+}  // namespace
+
+bool decide_learned(const LearnedInput& in, EvaluatorScratch& scratch, Decision& d, std::string& why_not) {
+  in.policy->actor.prepare(scratch);
+  const std::span<const float> y = in.policy->actor.evaluate(in.state, scratch);
+  std::array<float, kFrequencyLevels> output{};
+  const std::size_t n = std::min(y.size(), output.size());
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!std::isfinite(y[i])) {
+      why_not += "the policy's output is not a number";
+      return false;
+    }
+    output[i] = y[i];
+  }
+  const bool done = in.policy->snapshot.task == Task::ResourceLimits
+                        ? decide_limits(in, {output.data(), n}, scratch, d)
+                        : decide_frequency_level(in, {output.data(), n}, scratch, d);
+  if (!done)
+    why_not += "the policy has no knob to act on";
+  else
+    d.model_version = in.policy->snapshot.version;
+  return done;
+}
+
+}  // namespace flash

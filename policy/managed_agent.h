@@ -1,0 +1,113 @@
+// Purpose: what the control loop keeps of one (task, target). Only policy/control_loop.cc includes it.
+// Ownership: the loop owns its agents. Thread rule: one thread.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/decision.h"
+#include "core/rule.h"
+#include "core/target.h"
+#include "policy/control_loop.h"
+#include "policy/drift.h"
+#include "policy/exploration.h"
+#include "policy/fallback_limits.h"
+#include "policy/guard.h"
+#include "policy/lifecycle.h"
+#include "policy/observation_space.h"
+#include "policy/seat.h"
+#include "policy/snapshot_guard.h"
+
+namespace flash {
+
+/// The newest rewards, trusted or not, for sparklines.
+class RewardHistory {
+ public:
+  void push(double r) {
+    if (ring_.size() < kKept) {
+      ring_.push_back(r);
+    } else {
+      ring_[next_] = r;
+      next_ = (next_ + 1) % kKept;
+    }
+    last_ = r;
+  }
+  double last() const { return last_; }
+  std::vector<double> newest(std::size_t n) const {
+    n = std::min(n, ring_.size());
+    std::vector<double> out;
+    out.reserve(n);
+    for (std::size_t i = ring_.size() - n; i < ring_.size(); ++i)
+      out.push_back(ring_[(next_ + i) % ring_.size()]);
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kKept = 600;
+  std::vector<double> ring_;
+  std::size_t next_ = 0;
+  double last_ = 0;
+};
+
+struct ManagedAgent {
+  ManagedAgent(Target t, std::shared_ptr<const Rule> r, std::size_t window, Random stream)
+      : target(std::move(t)), rule(std::move(r)), explorer(stream), rewards(window), proof(window) {}
+
+  Target target;
+  std::shared_ptr<const Rule> rule;
+  std::optional<Mode> own_mode;
+
+  // Life cycle.
+  Stage stage = Stage::Initialized;
+  std::vector<StageChange> stages;   // newest last, at most AgentView::kStagesKept
+  std::uint64_t stage_episodes = 0;  // whole episodes in this stage
+  std::uint64_t failures = 0;        // falls back to OFFLINE since SERVING was last reached
+  std::uint64_t failed_version = 0;
+  FadingMean fallback_reward;
+
+  Controller controller = Controller::None;
+  std::string controller_reason = "not decided yet";
+  std::uint64_t episode = 0;
+  std::uint32_t step = 0;
+  std::uint64_t seq = 0;
+
+  bool held = false;
+  bool left_behind = false;  // control was left, and not every knob could be restored yet
+  std::optional<Duration> held_until_mono;
+  std::optional<WallTime> held_until;
+  std::string hold_reason;
+
+  // The learned policy.
+  PolicySeat seat;
+  RecentSteps recent;
+  ActingOutputs acts{};
+  Drift drift;
+  bool drift_changed = false;
+  std::uint64_t refusals_told = 0;
+  Explorer explorer;
+  std::uint64_t last_objection = 0;  // seq of the last decision that a guard changed or refused
+
+  LimitsFallback limits;
+  std::array<FlapRecord, kKnobCount> flaps;
+  StateVector state;
+
+  RewardHistory history_of_rewards;
+  RewardWindow rewards;  // trusted, for people
+  RewardWindow proof;    // trusted and earned under control in this stage by who is judged: the R of Alg. 1
+  double gain = std::numeric_limits<double>::quiet_NaN();  // Reward::ips_gain of the last step, NaN: unknown
+  double highest_power = 0;
+
+  Action in_force, in_force_before;  // during the step that ends now, and the one before it
+  bool in_control = false;           // the last decision was executed, not only recommended
+
+  std::deque<Decision> history;
+  AgentChange change;
+};
+
+}  // namespace flash

@@ -1,0 +1,552 @@
+// The phases of a tick. docs/ARCHITECTURE.md tells them in order.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "policy/action_space.h"
+#include "policy/control_loop_impl.h"
+#include "policy/fallback_frequency.h"
+#include "policy/guard.h"
+#include "policy/learned_decision.h"
+#include "policy/learning_view.h"
+#include "policy/observation_space.h"
+#include "policy/reward.h"
+#include "policy/words.h"
+
+namespace flash {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+const KnobView* find_knob(std::span<const KnobView> knobs, KnobKind kind) {
+  for (const KnobView& k : knobs)
+    if (k.kind == kind) return &k;
+  return nullptr;
+}
+
+double value_in_force(const KnobView& k) {
+  return k.current.usable() && k.lease != LeaseState::Gone ? k.current.value : kNaN;
+}
+
+/// A CPU limit in whole percents of a CPU. systemd keeps CPUQuota= so: anything finer becomes another value
+/// at the next daemon-reload, which would look like somebody else's. Rounded towards the value in force, so
+/// that no guard's verdict is exceeded, and never out of the range.
+double whole_percent(double value, double current, const KnobRange& range) {
+  if (std::isinf(value)) return value;
+  // The quotient of two decimal numbers may miss its whole number by a little.
+  const double percents = value * 100;
+  const double down = std::floor(percents + 1e-6) / 100, up = std::ceil(percents - 1e-6) / 100;
+  if (value < current) return up <= std::min(current, range.upper) ? up : value;
+  return down >= std::max(current, range.lower) ? down : value;
+}
+
+}  // namespace
+
+void ControlLoop::Impl::sense(Now now) {
+  for (auto& [id, observation] : table) observation = Observation{};
+  for (Collector* c : collectors) c->collect(now, table);
+  actuator.observe(now);
+}
+
+Decision& ControlLoop::Impl::next_slot(ManagedAgent& a) {
+  Decision d;
+  if (a.history.size() >= history_size()) {
+    d = std::move(a.history.front());  // its strings and vectors keep their memory
+    a.history.pop_front();
+  }
+  d.controller_reason.clear();
+  d.explanation.clear();
+  d.notes.clear();
+  d.explored = false;
+  d.exploration.clear();
+  d.model_version = 0;
+  d.alternatives.clear();
+  d.attributions.clear();
+  d.learning.state.clear();
+  d.learning.state_trusted = false;
+  d.learning.action.clear();
+  d.learning.fallback.clear();
+  d.learning.end_of_episode = false;
+  d.verdicts.clear();
+  d.outcomes.clear();
+  d.reward = Reward{};
+  d.current = d.proposed = d.allowed = Action{};
+  d.seq = ++a.seq;
+  return a.history.emplace_back(std::move(d));
+}
+
+/// For the decision of the previous tick, from what was in force since then.
+void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* before,
+                               std::span<const KnobView> knobs) {
+  if (!before) return;
+  const Observation& o = d.observation;
+  const Sample& watts = o[Signal::Power];
+  if (watts.trusted()) a.highest_power = std::max(a.highest_power, watts.value);
+
+  if (a.target.task() == Task::ResourceLimits) {
+    LimitsStep step;
+    step.now = &o;
+    step.in_force = a.in_force;
+    if (const KnobView* k = find_knob(knobs, KnobKind::CpuLimit))
+      step.cpu_range = knob_range(*a.rule, *k, options.capacity);
+    if (const KnobView* k = find_knob(knobs, KnobKind::MemoryLimit))
+      step.memory_range = knob_range(*a.rule, *k, options.capacity);
+    d.reward = limits_reward(*a.rule, options.capacity, step);
+  } else {
+    FrequencyStep step;
+    step.before = before;
+    step.now = &o;
+    if (const KnobView* k = find_knob(knobs, KnobKind::CpuFrequency))
+      step.range = knob_range(*a.rule, *k, options.capacity);
+    if (a.in_force.has(KnobKind::CpuFrequency)) step.khz_now = a.in_force[KnobKind::CpuFrequency];
+    if (a.in_force_before.has(KnobKind::CpuFrequency))
+      step.khz_before = a.in_force_before[KnobKind::CpuFrequency];
+    step.cpus = static_cast<int>(std::max<std::size_t>(a.target.cpus.size(), 1));
+    step.gain_before = a.gain;
+    step.highest_power = a.highest_power;
+    d.reward = frequency_reward(*a.rule, step);
+    if (a.rule->reward.kind == RewardKind::Default) a.gain = d.reward.ips_gain;
+  }
+  // Another writer changed a knob in between: what was in force during the step is not known.
+  for (const KnobView& k : knobs)
+    if (a.in_force.has(k.kind) && !same_setting(k.kind, a.in_force[k.kind], value_in_force(k)))
+      d.reward.trusted = false;
+
+  a.history_of_rewards.push(d.reward.value);
+  if (d.reward.trusted) {
+    a.rewards.push(d.reward.value);
+    if (!a.in_control) return;
+    // What the fallback earned must not vouch for the learned policy, and not the other way round: a policy
+    // that had expired, or a state that was not sensible, put the fallback in charge.
+    const bool bootstrapping = a.stage == Stage::Initialized || a.stage == Stage::Offline;
+    if (a.controller != (bootstrapping ? Controller::Fallback : Controller::Learned)) return;
+    a.proof.push(d.reward.value);
+    if (bootstrapping) a.fallback_reward.add(d.reward.value, window_of(*a.rule));
+  }
+}
+
+void ControlLoop::Impl::lifecycle(ManagedAgent& a, Decision& d, Now now) {
+  if (a.step < episode_steps()) return;
+  a.step = 0;
+  ++a.episode;
+  ++a.stage_episodes;
+  a.change.episode = true;
+  // What was accepted on few observations, or on those of an idle target, is looked at again before it may
+  // act. Later its rewards say more than this check could.
+  if (a.stage == Stage::Initialized || a.stage == Stage::Offline)
+    a.seat.look_again(now.wall, a.recent, a.acts, scratch);
+  StageVerdict verdict = judge_stage(a.stage, lifecycle_input(a), a.rule->profile);
+  if (verdict.next == a.stage) return;
+  if (verdict.next == Stage::Offline && a.stage != Stage::Initialized) {
+    ++a.failures;
+    a.failed_version = a.seat.accepted_version();
+  }
+  if (verdict.next == Stage::Serving) a.failures = 0;
+  d.notes += "The stage went from ";
+  d.notes.append(to_string(a.stage)).append(" to ").append(to_string(verdict.next));
+  d.notes.append(": ").append(verdict.words).append(".");
+  a.stage = verdict.next;
+  a.stage_episodes = 0;
+  if (a.stages.size() >= AgentView::kStagesKept) a.stages.erase(a.stages.begin());
+  a.stages.push_back({a.stage, now.wall, std::move(verdict.words)});
+  a.change.stage = true;
+  // The fallback's rewards must not vouch for the learned policy: R starts anew with the stage.
+  a.proof.clear();
+}
+
+/// The seat: the learned policy if the stage says so and it can be trusted now; says why not otherwise.
+bool ControlLoop::Impl::learned(ManagedAgent& a, Decision& d, Now now) {
+  std::string& why = d.controller_reason;
+  const PolicySnapshot* snapshot = a.seat.snapshot();
+  if (!snapshot) {
+    why += "no policy snapshot: ";
+    if (a.seat.counters().refusals() > 0)
+      a.seat.append_refusals(why);
+    else
+      why += "flash-learner is absent or has not published one";
+    return false;
+  }
+  if (a.stage == Stage::Initialized || a.stage == Stage::Offline) {
+    appendf(why, "stage %s: the fallback is in charge until the learned policy may go online",
+            std::string(to_string(a.stage)).c_str());
+    return false;
+  }
+  if (snapshot->expires <= now.wall) {
+    appendf(why, "snapshot expired %.0f s ago", std::floor(seconds(now.wall - snapshot->expires)));
+    return false;
+  }
+  if (!a.state.sensible()) {
+    why += "state not trusted: ";
+    const auto entries = state_entries(a.target.task());
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      if (a.state.not_sensible & (1U << i)) {
+        why.append(entries[i].name).append(" is not measured");
+        break;
+      }
+    return false;
+  }
+  to_network_form(*a.rule, options.capacity, d.current, d.contexts, current_form);
+  LearnedInput in;
+  in.policy = a.seat.policy();
+  in.state = a.state.span();
+  in.contexts = d.contexts;
+  in.current = d.current;
+  in.fallback = fallback_action;
+  in.current_form = current_form;
+  in.fallback_form = d.learning.fallback;
+  if (!decide_learned(in, scratch, d, why)) return false;
+  appendf(why, "stage %s, policy version %llu", std::string(to_string(a.stage)).c_str(),
+          static_cast<unsigned long long>(snapshot->version));
+  return true;
+}
+
+/// The fallback looks at every tick, also when it is not in charge: its windows must be warm when it is.
+void ControlLoop::Impl::ask_fallback(ManagedAgent& a, Decision& d, const Observation* before,
+                                     std::span<const KnobView> knobs, Now now) {
+  const Observation& o = d.observation;
+  fallback_action = Action{};
+  fallback_words.clear();
+  fallback_alternatives.clear();
+  // A variation of its own decision is not its view: it goes on from what it wanted.
+  const Action& wanted = a.explorer.wanted();
+  const auto own_view = [&](KnobKind kind, double value) {
+    return a.controller == Controller::Fallback && wanted.has(kind) && a.in_force.has(kind) &&
+                   same_setting(kind, value, a.in_force[kind])
+               ? wanted[kind]
+               : value;
+  };
+  if (a.target.task() == Task::ResourceLimits) {
+    LimitsInput in;
+    in.now = now.mono;
+    in.rule = a.rule.get();
+    in.observation = &o;
+    in.node_cores = options.capacity.cores;
+    if (const KnobView* k = find_knob(knobs, KnobKind::CpuLimit)) {
+      in.cpu_limit = value_in_force(*k);
+      in.cpu_range = knob_range(*a.rule, *k, options.capacity);
+    }
+    if (const KnobView* k = find_knob(knobs, KnobKind::MemoryLimit)) {
+      in.memory_limit = value_in_force(*k);
+      in.memory_range = knob_range(*a.rule, *k, options.capacity);
+    }
+    a.state = limits_state(*a.rule, options.capacity, before, o, {in.cpu_limit, in.cpu_range},
+                           {in.memory_limit, in.memory_range});
+    in.cpu_limit = own_view(KnobKind::CpuLimit, in.cpu_limit);
+    in.memory_limit = own_view(KnobKind::MemoryLimit, in.memory_limit);
+    a.limits.decide(in, fallback_action, fallback_words);
+  } else {
+    FrequencyInput in;
+    in.rule = a.rule.get();
+    in.observation = &o;
+    in.cpus = static_cast<int>(std::max<std::size_t>(a.target.cpus.size(), 1));
+    if (const KnobView* k = find_knob(knobs, KnobKind::CpuFrequency)) {
+      in.khz = k->current.usable() ? k->current.value : 0;
+      in.range = knob_range(*a.rule, *k, options.capacity);
+      in.steps = k->steps;
+    }
+    a.state = frequency_state(*a.rule, o, in.khz, in.range, in.cpus);
+    Observation moved;
+    if (const double view = own_view(KnobKind::CpuFrequency, in.khz); view != in.khz) {
+      moved = seen_at(o, in.khz, view);
+      in.observation = &moved;
+      in.khz = view;
+    }
+    decide_frequency(in, fallback_action, fallback_words, fallback_alternatives);
+  }
+}
+
+void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, const Observation* before,
+                               std::span<const KnobView> knobs, Now now) {
+  ask_fallback(a, d, before, knobs, now);
+  d.learning.state.assign(a.state.span().begin(), a.state.span().end());
+  d.learning.state_trusted = a.state.trusted();
+  to_network_form(*a.rule, options.capacity, fallback_action, d.contexts, d.learning.fallback);
+  for (std::size_t i = 0; i < a.acts.size(); ++i) a.acts[i] = acts_on(d.contexts, kLimitsActions[i]);
+  if (a.state.sensible()) a.recent.push(a.state, d.learning.fallback);
+
+  Controller controller = Controller::None;
+  if (d.mode == Mode::Observe) {
+    d.controller_reason += "mode observe: sensed and recorded only";
+  } else if (learned(a, d, now)) {
+    controller = Controller::Learned;
+  } else {
+    controller = Controller::Fallback;
+    d.proposed = fallback_action;
+    d.explanation.swap(fallback_words);
+    d.alternatives.swap(fallback_alternatives);
+  }
+  d.controller = controller;
+  if (controller != a.controller) {
+    a.controller = controller;
+    a.change.controller = true;
+  }
+  a.controller_reason = d.controller_reason;
+}
+
+void ControlLoop::Impl::explore(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs) {
+  ExplorationInput in;
+  in.rule = a.rule.get();
+  in.stage = a.stage;
+  in.controller = d.controller;
+  if (d.controller == Controller::Learned) in.schedule = &a.seat.snapshot()->exploration;
+  in.executing = may_write(a);
+  in.state_trusted = a.state.trusted();
+  in.observation = &d.observation;
+  in.cores =
+      a.target.task() == Task::ResourceLimits
+          ? effective_cores(d.current.has(KnobKind::CpuLimit) ? d.current[KnobKind::CpuLimit] : kUnlimited,
+                            options.capacity)
+          : static_cast<double>(std::max<std::size_t>(a.target.cpus.size(), 1));
+  in.knobs = knobs;
+  in.contexts = d.contexts;
+  in.current = d.current;
+  in.flaps = &a.flaps;
+  in.step = a.seq;
+  in.last_objection = a.last_objection;
+  d.explored = a.explorer.vary(in, d.proposed, d.exploration);
+}
+
+/// What else a person should know of this step.
+void ControlLoop::Impl::note(ManagedAgent& a, Decision& d) {
+  const auto begin = [&d] {
+    if (!d.notes.empty()) d.notes += ' ';
+  };
+  if (const PolicySnapshot* snapshot = a.seat.snapshot()) {
+    const bool was = a.drift.drifted;
+    a.drift = judge_drift(*snapshot, a.recent, a.drift);
+    if (a.drift.drifted != was) {
+      begin();
+      d.notes += was ? "The states look like those of training again: " : "Early sign of drift: ";
+      append_drift(d.notes, a.drift, a.target.task());
+      d.notes += '.';
+    }
+    // Without a policy in the seat the controller's reason says this.
+    if (a.seat.counters().last_was_refused) {
+      begin();
+      a.seat.append_refusals(d.notes);
+      appendf(d.notes, "; version %llu stays.", static_cast<unsigned long long>(snapshot->version));
+    }
+  } else {
+    a.drift = Drift{};
+  }
+}
+
+void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs) {
+  GuardInput in;
+  in.observation = &d.observation;
+  in.rule = a.rule.get();
+  in.node = &options.capacity;
+  in.step = a.seq;
+  for (const KnobView& k : knobs) {
+    if (!d.proposed.has(k.kind) || !d.current.has(k.kind)) continue;
+    in.knob = k.kind;
+    in.current = d.current[k.kind];
+    in.range = knob_range(*a.rule, k, options.capacity);
+    in.steps = k.steps;
+    in.flaps = &a.flaps[static_cast<std::size_t>(k.kind)];
+    double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
+    if (k.kind == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
+    d.allowed.set(k.kind, allowed);
+  }
+}
+
+void ControlLoop::Impl::arbitrate() {
+  constexpr KnobKind kKnob = KnobKind::MemoryLimit;
+  const double available = options.capacity.usable_memory();
+  if (std::isinf(available)) return;
+  memory.clear();
+  memory_owner.clear();
+  for (const auto& a : agents) {
+    if (a->target.task() != Task::ResourceLimits || a->history.empty()) continue;
+    Decision& d = a->history.back();
+    if (!d.current.has(kKnob)) continue;
+    MemoryRequest r;
+    r.priority = a->rule->priority;
+    const bool asks = may_write(*a) && d.allowed.has(kKnob) && std::isfinite(d.allowed[kKnob]);
+    if (std::isinf(d.current[kKnob])) {
+      // A first limit is no growth: the target could have had everything.
+      r.current = asks ? d.allowed[kKnob] : d.observation[Signal::MemoryWorkingSet].value_or(0);
+      r.wanted = r.current;
+    } else {
+      r.current = d.current[kKnob];
+      r.wanted = asks ? d.allowed[kKnob] : r.current;
+    }
+    memory.push_back(r);
+    memory_owner.push_back(a.get());
+  }
+  grant_memory(memory, available);
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const MemoryRequest& r = memory[i];
+    if (same_setting(kKnob, r.granted, r.wanted)) continue;
+    Decision& d = memory_owner[i]->history.back();
+    GuardVerdict v;
+    v.guard = "capacity";
+    v.knob = kKnob;
+    v.verdict = same_setting(kKnob, r.granted, r.current) ? Verdict::Refused : Verdict::Changed;
+    v.before = r.wanted;
+    v.after = r.granted;
+    v.reason = "the node's memory for managed targets is ";
+    append_value(v.reason, kKnob, available);
+    v.reason += " and is given out";
+    d.verdicts.push_back(std::move(v));
+    d.allowed.set(kKnob, r.granted);
+  }
+}
+
+/// One outcome per knob the decision speaks of; what is to be written joins the tick's transaction.
+void ControlLoop::Impl::ask(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now) {
+  for (const KnobView& k : knobs) {
+    if (!d.allowed.has(k.kind)) continue;
+    const double wanted = d.allowed[k.kind];
+    const double current = d.current[k.kind];
+    KnobOutcome& outcome = d.outcomes.emplace_back();
+    outcome.knob = k.kind;
+    outcome.asked = wanted;
+    outcome.executed = current;
+    if (same_setting(k.kind, wanted, current)) {
+      outcome.status = may_write(a) ? WriteStatus::Unchanged : WriteStatus::NotAsked;
+      continue;
+    }
+    if (!may_write(a)) {
+      outcome.status = WriteStatus::NotAsked;
+      if (disabled)
+        outcome.message = "flashd is disabled: " + disabled_reason;
+      else if (a.held)
+        outcome.message = "held: " + a.hold_reason;
+      else
+        outcome.message.append("mode ").append(to_string(d.mode));
+      continue;
+    }
+    if (!k.writable) {
+      outcome.status = WriteStatus::Refused;
+      outcome.message = !k.blocked_by.empty() ? k.blocked_by : k.lease_reason;
+      if (outcome.message.empty()) outcome.message.append("the lease is ").append(to_string(k.lease));
+      GuardVerdict& v = d.verdicts.emplace_back();
+      v.guard = "lease";
+      v.knob = k.kind;
+      v.verdict = Verdict::Refused;
+      v.before = wanted;
+      v.after = current;
+      v.reason = outcome.message;
+      d.allowed.set(k.kind, current);
+      continue;
+    }
+    changes.push_back({a.target.id, k.kind, wanted});
+    pending.push_back({&a, d.outcomes.size() - 1});
+  }
+}
+
+TickReport ControlLoop::Impl::act(Now now) {
+  TickReport report;
+  if (changes.empty()) return report;
+  std::vector<KnobOutcome> outcomes = actuator.apply(now, changes);
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    ManagedAgent& a = *pending[i].agent;
+    Decision& d = a.history.back();
+    KnobOutcome& mine = d.outcomes[pending[i].outcome];
+    const double before = d.current[mine.knob];
+    if (i < outcomes.size()) {
+      mine = std::move(outcomes[i]);
+      mine.knob = changes[i].kind;
+    } else {
+      mine.status = WriteStatus::Failed;
+      mine.message = "the actuator gave no answer";
+    }
+    switch (mine.status) {
+      case WriteStatus::Written: {
+        ++report.writes;
+        FlapRecord& flaps = a.flaps[static_cast<std::size_t>(mine.knob)];
+        flaps.record(a.seq, mine.executed > before ? 1 : mine.executed < before ? -1 : 0);
+        break;
+      }
+      case WriteStatus::Failed:
+      case WriteStatus::Undone:
+        ++report.failures;
+        break;
+      default:
+        break;
+    }
+  }
+  return report;
+}
+
+/// What is in force from now on, and so what the next reward is earned by.
+void ControlLoop::Impl::settle(ManagedAgent& a, Decision& d) {
+  a.in_force_before = a.in_force;
+  a.in_force = d.current;
+  for (const KnobOutcome& o : d.outcomes) {
+    if (o.status == WriteStatus::Written) a.in_force.set(o.knob, o.executed);
+    // What a failed write left behind is read back in the next tick; until then it is not known.
+    if (o.status == WriteStatus::Failed || o.status == WriteStatus::Undone) a.in_force.clear(o.knob);
+  }
+  if (!d.verdicts.empty()) a.last_objection = d.seq;
+  if (d.explored) {
+    // What did not come into force as it was varied is no variation.
+    bool as_varied = d.verdicts.empty();
+    for (const auto& row : knob_table())
+      if (a.explorer.wanted().has(row.kind) &&
+          !(a.in_force.has(row.kind) && same_setting(row.kind, a.in_force[row.kind], d.proposed[row.kind])))
+        as_varied = false;
+    if (!as_varied) a.explorer.cancel();
+  }
+  a.in_control = may_write(a);
+  if (a.in_control) to_network_form(*a.rule, options.capacity, a.in_force, d.contexts, d.learning.action);
+}
+
+TickReport ControlLoop::Impl::tick(Now now) {
+  for (const auto& a : agents)
+    if (a->held && a->held_until_mono && *a->held_until_mono <= now.mono) end_hold(*a);
+  constexpr std::uint64_t kRetrySteps = 4;
+  for (const auto& a : agents)
+    if (a->left_behind && mode_of(*a) != Mode::Control && !a->held && !disabled && a->seq % kRetrySteps == 0)
+      static_cast<void>(leave_control(*a));
+  last_tick = now.wall;
+  offers = OfferBudget{};
+  sense(now);
+  changes.clear();
+  pending.clear();
+  std::size_t invalid = 0;
+  for (const auto& p : agents) {
+    ManagedAgent& a = *p;
+    const std::span<const KnobView> knobs = actuator.knobs(a.target.id);
+    Decision& d = next_slot(a);
+    d.observation = table[a.target.id];
+    invalid += static_cast<std::size_t>(judge(d.observation));
+    const Observation* before =
+        a.history.size() >= 2 ? &a.history[a.history.size() - 2].observation : nullptr;
+    a.seat.new_tick();
+    reward(a, d, before, knobs);
+    lifecycle(a, d, now);
+    d.at = now;
+    d.stage = a.stage;
+    d.mode = mode_of(a);
+    d.episode = a.episode;
+    d.step = a.step++;
+    for (const KnobView& k : knobs) {
+      const double value = value_in_force(k);
+      if (!std::isnan(value)) d.current.set(k.kind, value);
+    }
+    d.learning.end_of_episode = a.step >= episode_steps();
+    fill_contexts(*a.rule, options.capacity, knobs, d.contexts);
+    decide(a, d, before, knobs, now);
+    explore(a, d, knobs);
+    note(a, d);
+    guard(a, d, knobs);
+  }
+  arbitrate();
+  for (const auto& a : agents) ask(*a, a->history.back(), actuator.knobs(a->target.id), now);
+  TickReport report = act(now);
+  report.agents = agents.size();
+  report.invalid_samples = invalid;
+  for (const auto& p : agents) {
+    ManagedAgent& a = *p;
+    Decision& d = a.history.back();
+    settle(a, d);
+    if (events.decided) events.decided(a.target, d);
+  }
+  for (const auto& a : agents) fire(*a);
+  return report;
+}
+
+}  // namespace flash
