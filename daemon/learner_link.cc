@@ -594,6 +594,7 @@ void LearnerLink::agent_added(const Target& target) {
     // A name may come back (a reload), its Decision::seq starts anew: what was said before stays below.
     // The gap keeps the last step of one life and the first of the next from looking like a transition.
     agent->base = i.highest == 0 ? 0 : i.highest + 1;
+    agent->last = agent->base;  // the learner may know steps of an earlier life
     agent->gone = false;
     ++i.present;
   } else {

@@ -323,6 +323,19 @@ TEST_F(LearnerLinkTest, AnAgentThatComesBackCountsOnWithAGap) {
   EXPECT_EQ(seqs(hear(c)), (std::vector<std::uint64_t>{1, 2, 4}));
 }
 
+TEST_F(LearnerLinkTest, ALearnerThatKnowsAnEarlierLifeOfAnAgentIsNotAnError) {
+  flashd->agent_added(web());
+  auto c = greet();
+  tick();
+  say(c, link::Acknowledge{{{"limits_1", 1}}});
+  flashd->agent_removed(web().id);
+  flashd->tick(now);
+  run();
+  flashd->agent_added(web());
+  say(c, link::Stored{"limits_1", 1});
+  EXPECT_THAT(flashd->state(), StartsWith("connected"));
+}
+
 TEST_F(LearnerLinkTest, AnOfferIsJudgedAndAnswered) {
   flashd->agent_added(web());
   auto c = greet();
