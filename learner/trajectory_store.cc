@@ -82,6 +82,8 @@ Error sqlite_error(sqlite3* db, int rc, std::string_view what) {
       break;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
+    case SQLITE_ERROR:  // our SQL fits our schema: somebody changed the file under us
+    case SQLITE_SCHEMA:
       code = std::errc::bad_message;
       break;
     case SQLITE_READONLY:
@@ -287,10 +289,7 @@ struct TrajectoryStore::Impl {
       const int rc = sqlite3_prepare_v3(db, sql.data(), static_cast<int>(sql.size()),
                                         SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
       if (rc != SQLITE_OK) {
-        // Our own SQL does not compile against the tables: they are not ours.
-        Error error = sqlite_error(db, sqlite3_extended_errcode(db), "prepare");
-        if ((rc & 0xff) == SQLITE_ERROR) return damaged(error.message());
-        return error;
+        return sqlite_error(db, sqlite3_extended_errcode(db), "prepare");
       }
       found = statements.emplace(std::string(sql), statement).first;
     }
