@@ -33,6 +33,54 @@ json as_knobs(const json& v) {
   return out;
 }
 
+/// The property, or null where flashd does not have it.
+json property(const json& properties, const char* name) {
+  return properties.contains(name) ? properties[name] : json();
+}
+
+json as_stages(const json& p) {
+  json out = json::array();
+  for (const auto& s : property(p, "Stages"))
+    out.push_back({{"stage", s[0]}, {"since", as_time(s[1])}, {"reason", s[2]}});
+  return out;
+}
+json as_model(const json& p) {
+  const json version = property(p, "ModelVersion");
+  if (!version.is_number() || version == 0) return nullptr;
+  return {{"version", version},
+          {"algorithm", property(p, "Algorithm")},
+          {"model", property(p, "Model")},
+          {"data_steps", property(p, "ModelSteps")},
+          {"expires", as_time(property(p, "ModelExpires"))},
+          {"embedding_size", property(p, "Embedding").size()}};
+}
+json as_fallback_reward(const json& p) {
+  const json count = property(p, "RewardFallbackCount");
+  if (!count.is_number() || count == 0) return {{"mean", nullptr}, {"count", 0}};
+  return {{"mean", number_json(property(p, "RewardFallback"))}, {"count", count}};
+}
+json as_drift(const json& p) {
+  const json d = property(p, "Drift");
+  if (!d.is_array() || d.size() != 3 || d[0] == "") return nullptr;
+  return {{"entry", d[0]}, {"shift", number_json(d[1])}, {"drifted", d[2]}};
+}
+json as_snapshots(const json& p) {
+  const json last = property(p, "LastRefusal");
+  const json by = property(p, "SnapshotRefusals");
+  return {{"offered", property(p, "SnapshotsOffered")},
+          {"accepted", property(p, "SnapshotsAccepted")},
+          {"refused", property(p, "SnapshotsRefused")},
+          {"refused_by", by.is_object() ? by : json::object()},
+          {"last_refusal", last == "" ? json() : last},
+          {"last_refusal_at", as_time(property(p, "LastRefusalTime"))}};
+}
+json as_estimate(const json& p) {
+  const json e = property(p, "OffPolicyEstimate");
+  if (!e.is_array() || e.size() != 6 || e[0] == "") return nullptr;
+  return {{"method", e[0]},          {"learned", number_json(e[1])}, {"fallback", number_json(e[2])},
+          {"lower", number_json(e[3])}, {"upper", number_json(e[4])},   {"transitions", e[5]}};
+}
+
 struct KeyRow {
   const char* key;
   const char* property;
@@ -66,6 +114,19 @@ constexpr std::array kAgentKeys = {
     KeyRow{"embedding", "Embedding", as_is},
     KeyRow{"model_version", "ModelVersion", as_is},
     KeyRow{"learning", "Learning", as_is},
+    KeyRow{"waiting_for", "WaitingFor", as_is},
+    KeyRow{"explored_share", "ExploredShare", number_json},
+};
+
+/// Keys made of several properties.
+struct CompositeRow {
+  const char* key;
+  json (*convert)(const json& properties);
+};
+constexpr std::array kCompositeKeys = {
+    CompositeRow{"stages", as_stages},       CompositeRow{"model", as_model},
+    CompositeRow{"reward_fallback", as_fallback_reward}, CompositeRow{"drift", as_drift},
+    CompositeRow{"snapshots", as_snapshots}, CompositeRow{"estimate", as_estimate},
 };
 
 constexpr const char* kProperties = "org.freedesktop.DBus.Properties";
@@ -99,7 +160,8 @@ json time_json(std::uint64_t microseconds) {
 json agent_json(const std::string& path, const json& properties) {
   json out = {{"path", path}};
   for (const auto& row : kAgentKeys)
-    out[row.key] = row.convert(properties.contains(row.property) ? properties[row.property] : json());
+    out[row.key] = row.convert(property(properties, row.property));
+  for (const auto& row : kCompositeKeys) out[row.key] = row.convert(properties);
   return out;
 }
 
@@ -140,8 +202,10 @@ json daemon_status(BusClient& bus) {
           {"disabled", p.at("Disabled")},
           {"disabled_reason", p.at("DisabledReason")},
           {"learner", p.at("Learner")},
-          {"learner_error", p.at("LearnerError")},
-          {"learner_counters", p.at("LearnerCounters")},
+          {"learner_counters", property(p, "LearnerCounters")},
+          {"learner_error", property(p, "LearnerError")},
+          {"journal", property(p, "JournalCounters")},
+          {"metrics", property(p, "MetricsCounters")},
           {"degraded", degraded},
           {"period_s", p.at("PeriodUSec").get<double>() / 1e6},
           {"ticks", p.at("Ticks")},

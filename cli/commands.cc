@@ -49,10 +49,24 @@ std::string knobs_text(const json& agent) {
   return out.empty() ? "-" : out;
 }
 
+/// "v7 td3+bc", "-" without a learned policy.
+std::string model_text(const json& agent) {
+  const json& m = agent["model"];
+  if (m.is_null()) return "-";
+  const std::string algorithm = text_of(m["algorithm"]);
+  return "v" + m["version"].dump() + (algorithm.empty() ? "" : " " + algorithm);
+}
+
+std::uint64_t count_of(const json& counters, const char* key) {
+  return counters.is_object() && counters.contains(key) && counters[key].is_number()
+             ? counters[key].get<std::uint64_t>()
+             : 0;
+}
+
 std::vector<std::vector<Cell>> agent_rows(const json& agents) {
   std::vector<std::vector<Cell>> rows;
   std::vector<Cell> head;
-  for (const char* title : {"TARGET", "TASK", "MODE", "STAGE", "CONTROLLER", "REWARD", "MEAN", "KNOBS"})
+  for (const char* title : {"TARGET", "TASK", "MODE", "STAGE", "CONTROLLER", "REWARD", "MEAN", "FALLBACK", "MODEL", "KNOBS"})
     head.push_back({title, Colour::Bold});
   rows.push_back(head);
   for (const auto& a : agents) {
@@ -64,6 +78,8 @@ std::vector<std::vector<Cell>> agent_rows(const json& agents) {
                     {text_of(a["controller"]), a["controller"] == "learned" ? Colour::Green : Colour::None},
                     {number_text(number_of(a["reward"]))},
                     {number_text(number_of(a["reward_mean"]))},
+                    {number_text(number_of(a["reward_fallback"]["mean"]))},
+                    {model_text(a)},
                     {knobs_text(a)}});
   }
   return rows;
@@ -83,14 +99,20 @@ Exit print_status(BusClient& bus, const Invocation& i, const Style& style) {
         disabled ? Colour::Red : Colour::None}},
       {{"learner"}, {text_of(s["learner"])}},
   };
-  const auto& counters = s["learner_counters"];
-  const auto count = [&counters](const char* name) { return counters.value(name, std::uint64_t{0}); };
-  if (count("connections") + count("refused_peers") > 0)
-    rows.push_back({{"policies"},
-                    {std::to_string(count("offers")) + " offered, " + std::to_string(count("refused")) +
-                     " refused; " + std::to_string(count("dropped_steps")) + " steps dropped"}});
-  if (s["learner_error"] != "")
-    rows.push_back({{"learner error"}, {text_of(s["learner_error"]), Colour::Yellow}});
+  if (const json& c = s["learner_counters"]; count_of(c, "connections") + count_of(c, "refused_peers") > 0) {
+    const auto of = [&c](const char* key) { return std::to_string(count_of(c, key)); };
+    rows.push_back({{"learning"},
+                    {of("sent_steps") + " steps sent, " + of("acknowledged_steps") + " stored, " +
+                     of("dropped_steps") + " dropped; " + of("offers") + " policies offered, " + of("accepted") +
+                     " accepted, " + of("refused") + " refused"}});
+    if (const std::string last = text_of(s["learner_error"]); last != "-" && !last.empty())
+      rows.push_back({{""}, {"last error: " + last, Colour::Yellow}});
+  }
+  if (const json& c = s["journal"]; count_of(c, "decisions") + count_of(c, "dropped") > 0)
+    rows.push_back({{"journal"},
+                    {std::to_string(count_of(c, "decisions")) + " decisions recorded, " +
+                         std::to_string(count_of(c, "dropped")) + " dropped",
+                     count_of(c, "dropped") > 0 ? Colour::Yellow : Colour::None}});
   char text[128];
   std::snprintf(text, sizeof text, "%llu, every %g s, the last took %llu us",
                 static_cast<unsigned long long>(s["ticks"].get<std::uint64_t>()), s["period_s"].get<double>(),
@@ -117,6 +139,46 @@ Exit print_agents(BusClient& bus, const Invocation& i, const Style& style) {
   return Exit::Ok;
 }
 
+/// What is known of the learned policy: the model, whether it promises to be better, what was refused.
+void learned_rows(const json& a, std::vector<std::vector<Cell>>& rows) {
+  if (const json& m = a["model"]; !m.is_null()) {
+    rows.push_back({{"model"},
+                    {"version " + m["version"].dump() + ", " + text_of(m["algorithm"]) + ", from " +
+                     m["data_steps"].dump() + " steps, expires " + text_of(m["expires"])}});
+    if (const std::string lineage = text_of(m["model"]); !lineage.empty()) rows.push_back({{""}, {lineage}});
+    if (m["embedding_size"] != 0)
+      rows.push_back({{""}, {"embedding of " + m["embedding_size"].dump() + " numbers"}});
+  }
+  if (const json& e = a["estimate"]; !e.is_null()) {
+    const auto of = [&e](const char* key) { return number_text(number_of(e[key])); };
+    rows.push_back({{"estimate"},
+                    {of("learned") + " per step, fallback " + of("fallback") + ": better by " + of("lower") +
+                     " to " + of("upper") + " (95 %, " + text_of(e["method"]) + ", " +
+                     e["transitions"].dump() + " transitions)"}});
+  }
+  if (const json& d = a["drift"]; !d.is_null()) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.1f deviations from training", number_of(d["shift"]));
+    const bool far = d["drifted"] == true;
+    rows.push_back({{"drift"}, {text_of(d["entry"]) + " is " + text, far ? Colour::Yellow : Colour::None}});
+  }
+  const json& s = a["snapshots"];
+  if (s["offered"].is_number() && s["offered"] != 0) {
+    rows.push_back({{"policies"},
+                    {s["offered"].dump() + " offered, " + s["accepted"].dump() + " accepted, " +
+                         s["refused"].dump() + " refused",
+                     s["refused"] != 0 ? Colour::Yellow : Colour::None}});
+    if (!s["last_refusal"].is_null())
+      rows.push_back(
+          {{""}, {"refused at " + text_of(s["last_refusal_at"]) + ": " + text_of(s["last_refusal"])}});
+  }
+  if (const double share = number_of(a["explored_share"]); share > 0) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.0f %% of the last 100 decisions", share * 100);
+    rows.push_back({{"explored"}, {text}});
+  }
+}
+
 Exit print_agent(BusClient& bus, const Invocation& i, const Style& style) {
   const json a = one_agent(bus, i.arguments[0]);
   if (i.json) {
@@ -135,6 +197,21 @@ Exit print_agent(BusClient& bus, const Invocation& i, const Style& style) {
   rows.push_back(
       {{"stage"},
        {text_of(a["stage"]) + " since " + text_of(a["stage_since"]), stage_colour(text_of(a["stage"]))}});
+  // The current stage is the line above.
+  for (std::size_t n = a["stages"].size(), k = n; k-- > 0;) {
+    const json& s = a["stages"][k];
+    const std::string why = text_of(s["reason"]);
+    if (k + 1 == n) {
+      if (!why.empty()) rows.push_back({{""}, {"because " + why}});
+    } else {
+      rows.push_back({{""},
+                      {"before: " + text_of(s["stage"]) + " since " + text_of(s["since"]) +
+                           (why.empty() ? "" : ": " + why),
+                       Colour::Dim}});
+    }
+  }
+  if (const std::string waiting = text_of(a["waiting_for"]); !waiting.empty() && waiting != "-")
+    rows.push_back({{"waiting for"}, {waiting}});
   const std::string reason = text_of(a["controller_reason"]);
   rows.push_back({{"controller"}, {text_of(a["controller"]) + (reason.empty() ? "" : ": " + reason)}});
   rows.push_back({{"episode"}, {a["episode"].dump() + ", step " + a["step"].dump()}});
@@ -142,6 +219,11 @@ Exit print_agent(BusClient& bus, const Invocation& i, const Style& style) {
       {{"reward"},
        {number_text(number_of(a["reward"])) + " (mean " + number_text(number_of(a["reward_mean"])) +
         ", deviation " + number_text(number_of(a["reward_stddev"])) + ")"}});
+  const json& fallback = a["reward_fallback"];
+  if (fallback["count"] != 0)
+    rows.push_back({{"fallback"},
+                    {"earned " + number_text(number_of(fallback["mean"])) + " per step under control (" +
+                     fallback["count"].dump() + " steps)"}});
   if (a["held"] == true)
     rows.push_back({{"held"},
                     {(a["held_until"].is_null() ? "until released" : "until " + text_of(a["held_until"])) +
@@ -155,10 +237,7 @@ Exit print_agent(BusClient& bus, const Invocation& i, const Style& style) {
     if (k["reason"] != "") text += ": " + text_of(k["reason"]);
     rows.push_back({{safe_text(name)}, {text, k["writable"] == true ? Colour::None : Colour::Yellow}});
   }
-  if (a["model_version"] != 0)
-    rows.push_back({{"model"},
-                    {a["model_version"].dump() + ", embedding of " + std::to_string(a["embedding"].size()) +
-                     " numbers"}});
+  learned_rows(a, rows);
   if (a["learning"].is_string() && a["learning"] != "")
     rows.push_back({{"learning"}, {text_of(a["learning"])}});
   std::cout << table(style, rows);
@@ -263,11 +342,12 @@ std::string watch_text(const json& status, const json& agents, const json& recen
     out += paint(style, Colour::Yellow, text_of(d["part"]) + ": " + text_of(d["reason"])) + "\n";
   out += "\n";
   auto rows = agent_rows(agents);
-  rows[0].insert(rows[0].begin() + 7, Cell{"REWARDS", Colour::Bold});
+  const auto before_knobs = static_cast<std::ptrdiff_t>(rows[0].size()) - 1;
+  rows[0].insert(rows[0].begin() + before_knobs, Cell{"REWARDS", Colour::Bold});
   for (std::size_t i = 1; i < rows.size(); ++i) {
     std::vector<double> values;
     for (const auto& r : recent[i - 1]) values.push_back(number_of(r));
-    rows[i].insert(rows[i].begin() + 7, Cell{sparkline(style, values), Colour::None});
+    rows[i].insert(rows[i].begin() + before_knobs, Cell{sparkline(style, values), Colour::None});
   }
   out += table(style, rows);
   if (rows.size() - 1 < status["agents"].get<std::size_t>() && height > 0)

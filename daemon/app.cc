@@ -63,6 +63,14 @@ std::vector<std::string> needs_restart(const DaemonConfig& before, const DaemonC
   return keys;
 }
 
+Counters counters(const JournalCounters& c) {
+  return {{"decisions", c.decisions},
+          {"bytes", c.bytes},
+          {"dropped", c.dropped},
+          {"rotated", c.rotated},
+          {"repaired", c.repaired}};
+}
+
 void log_restore(const LedgerRestore& restored) {
   const std::string id(kMessageRestore);
   std::size_t back = 0;
@@ -204,9 +212,11 @@ void App::offer_service() {
   callbacks.learner = [this] { return learner_ ? learner_->state() : std::string("switched off"); };
   callbacks.learner_error = [this] { return learner_ ? learner_->counters().last_error : std::string(); };
   callbacks.learner_counters = [this] {
-    return learner_ ? to_list(learner_->counters()) : std::vector<std::pair<std::string, std::uint64_t>>();
+    return learner_ ? to_list(learner_->counters()) : Counters();
   };
   callbacks.learning = [this](TargetId id) { return learner_ ? learner_->doing(id) : std::string(); };
+  callbacks.journal_counters = [this] { return counters(journal_.counters()); };
+  callbacks.metrics_counters = [this] { return node_->metrics_counters(); };
   callbacks.period = [this] { return config_.period; };
   callbacks.ticks = [this] { return ticks_; };
   callbacks.tick_duration = [this] { return tick_duration_; };

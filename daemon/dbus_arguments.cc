@@ -138,4 +138,11 @@ int put(sd_bus_message* m, const std::vector<double>& v) {
   return sd_bus_message_append_array(m, 'd', v.data(), v.size() * sizeof(double));
 }
 
+int put(sd_bus_message* m, const std::vector<std::pair<std::string, std::uint64_t>>& v) {
+  int r = sd_bus_message_open_container(m, 'a', "{st}");
+  for (const auto& [name, value] : v)
+    if (r >= 0) r = sd_bus_message_append(m, "{st}", name.c_str(), value);
+  return r < 0 ? r : sd_bus_message_close_container(m);
+}
+
 }  // namespace flash::dbus

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/target.h"
@@ -76,5 +77,6 @@ int put(sd_bus_message* m, std::uint64_t v);
 int put(sd_bus_message* m, std::uint32_t v);
 int put(sd_bus_message* m, bool v);
 int put(sd_bus_message* m, const std::vector<double>& v);
+int put(sd_bus_message* m, const std::vector<std::pair<std::string, std::uint64_t>>& v);  // a{st}
 
 }  // namespace flash::dbus

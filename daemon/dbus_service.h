@@ -36,6 +36,8 @@ struct ChangeRecord {
   std::string message;  // why denied or failed
 };
 
+using Counters = std::vector<std::pair<std::string, std::uint64_t>>;
+
 /// What is not the loop's. All are called from the bus' thread; a missing one is answered with an empty
 /// value.
 struct DbusCallbacks {
@@ -46,8 +48,10 @@ struct DbusCallbacks {
   std::function<std::vector<Degraded>()> degraded;
   std::function<std::string()> learner;  // "absent", "connected: ...", "closed: ..."
   std::function<std::string()> learner_error;
-  std::function<std::vector<std::pair<std::string, std::uint64_t>>()> learner_counters;
+  std::function<Counters()> learner_counters;
   std::function<std::string(TargetId)> learning;  // what the learner does for an agent, in words
+  std::function<Counters()> journal_counters;
+  std::function<Counters()> metrics_counters;
   std::function<Duration()> period;
   std::function<std::uint64_t()> ticks;
   std::function<Duration()> tick_duration;

@@ -6,6 +6,7 @@
 
 #include "daemon/dbus_impl.h"
 #include "policy/decision_json.h"
+#include "policy/observation_space.h"
 
 namespace flash {
 
@@ -71,6 +72,60 @@ struct DbusTables {
     if (v.snapshot) values.assign(v.snapshot->embedding.begin(), v.snapshot->embedding.end());
     return put(m, values);
   }
+  static int algorithm(sd_bus_message* m, const AgentView& v) {
+    return put(m, v.snapshot ? v.snapshot->algorithm : "");
+  }
+  static int model(sd_bus_message* m, const AgentView& v) { return put(m, v.snapshot ? v.snapshot->model : ""); }
+  static int model_steps(sd_bus_message* m, const AgentView& v) {
+    return put(m, v.snapshot ? v.snapshot->data_steps : 0);
+  }
+  static int model_expires(sd_bus_message* m, const AgentView& v) {
+    return put(m, v.snapshot ? microseconds(v.snapshot->expires) : 0);
+  }
+  static int stages(sd_bus_message* m, const AgentView& v) {
+    int r = sd_bus_message_open_container(m, 'a', "(sts)");
+    for (const StageChange& s : v.stages)
+      if (r >= 0)
+        r = sd_bus_message_append(m, "(sts)", std::string(to_string(s.stage)).c_str(), microseconds(s.since),
+                                  to_utf8(s.reason).c_str());
+    return r < 0 ? r : sd_bus_message_close_container(m);
+  }
+  static int waiting_for(sd_bus_message* m, const AgentView& v) { return put(m, v.waiting_for); }
+  static int reward_fallback(sd_bus_message* m, const AgentView& v) { return put(m, v.fallback_reward); }
+  static int reward_fallback_count(sd_bus_message* m, const AgentView& v) {
+    return put(m, v.fallback_rewards);
+  }
+  static int drift(sd_bus_message* m, const AgentView& v) {
+    const auto entries = state_entries(v.target->task());
+    const bool known =
+        v.drift.known && v.drift.entry >= 0 && static_cast<std::size_t>(v.drift.entry) < entries.size();
+    const std::string entry(known ? entries[static_cast<std::size_t>(v.drift.entry)].name : "");
+    return sd_bus_message_append(m, "(sdb)", entry.c_str(), known ? v.drift.shift : 0,
+                                 static_cast<int>(known && v.drift.drifted));
+  }
+  static int offered(sd_bus_message* m, const AgentView& v) { return put(m, v.snapshots.offered); }
+  static int accepted(sd_bus_message* m, const AgentView& v) { return put(m, v.snapshots.accepted); }
+  static int refused(sd_bus_message* m, const AgentView& v) { return put(m, v.snapshots.refusals()); }
+  static int refusals(sd_bus_message* m, const AgentView& v) {
+    Counters by;
+    for (std::size_t i = 0; i < v.snapshots.refused.size(); ++i)
+      if (v.snapshots.refused[i] > 0)
+        by.emplace_back(to_string(static_cast<SnapshotRefusal>(i)), v.snapshots.refused[i]);
+    return put(m, by);
+  }
+  static int last_refusal(sd_bus_message* m, const AgentView& v) { return put(m, v.snapshots.last_refusal); }
+  static int last_refusal_time(sd_bus_message* m, const AgentView& v) {
+    return put(m, microseconds(v.snapshots.last_refusal_at));
+  }
+  static int estimate(sd_bus_message* m, const AgentView& v) {
+    const OffPolicyEstimate none, &e = v.snapshot && v.snapshot->estimate.given ? v.snapshot->estimate : none;
+    return sd_bus_message_append(m, "(sddddt)", to_utf8(e.method).c_str(), static_cast<double>(e.learned),
+                                 static_cast<double>(e.fallback), static_cast<double>(e.lower),
+                                 static_cast<double>(e.upper), e.transitions);
+  }
+  static int explored_share(sd_bus_message* m, const AgentView& v) {
+    return put(m, v.explored_of_last_100 / 100.0);
+  }
   static int knobs(sd_bus_message* m, const AgentView& v) {
     int r = sd_bus_message_open_container(m, 'a', "(sddbsst)");
     for (const KnobView& k : v.knobs) {
@@ -115,12 +170,17 @@ struct DbusTables {
   static int learner_error(sd_bus_message* m, const Service& s) {
     return put(m, s.callbacks.learner_error ? s.callbacks.learner_error() : "");
   }
+  static int counters(sd_bus_message* m, const std::function<Counters()>& from) {
+    return put(m, from ? from() : Counters());
+  }
   static int learner_counters(sd_bus_message* m, const Service& s) {
-    int r = sd_bus_message_open_container(m, 'a', "{st}");
-    if (s.callbacks.learner_counters)
-      for (const auto& [name, n] : s.callbacks.learner_counters())
-        if (r >= 0) r = sd_bus_message_append(m, "{st}", name.c_str(), n);
-    return r < 0 ? r : sd_bus_message_close_container(m);
+    return counters(m, s.callbacks.learner_counters);
+  }
+  static int journal_counters(sd_bus_message* m, const Service& s) {
+    return counters(m, s.callbacks.journal_counters);
+  }
+  static int metrics_counters(sd_bus_message* m, const Service& s) {
+    return counters(m, s.callbacks.metrics_counters);
   }
   static int period(sd_bus_message* m, const Service& s) {
     return put(m, s.callbacks.period ? microseconds(s.callbacks.period()) : 0);
@@ -315,6 +375,8 @@ const sd_bus_vtable kManagerVtable[] = {
     SD_BUS_PROPERTY("Learner", "s", T::manager<T::learner>, 0, 0),
     SD_BUS_PROPERTY("LearnerError", "s", T::manager<T::learner_error>, 0, 0),
     SD_BUS_PROPERTY("LearnerCounters", "a{st}", T::manager<T::learner_counters>, 0, 0),
+    SD_BUS_PROPERTY("JournalCounters", "a{st}", T::manager<T::journal_counters>, 0, 0),
+    SD_BUS_PROPERTY("MetricsCounters", "a{st}", T::manager<T::metrics_counters>, 0, 0),
     SD_BUS_PROPERTY("PeriodUSec", "t", T::manager<T::period>, 0, 0),
     SD_BUS_PROPERTY("Ticks", "t", T::manager<T::ticks>, 0, 0),
     SD_BUS_PROPERTY("TickUSec", "t", T::manager<T::tick_duration>, 0, 0),
@@ -353,6 +415,23 @@ const sd_bus_vtable kAgentVtable[] = {
     SD_BUS_PROPERTY("Embedding", "ad", T::agent<T::embedding>, 0, 0),
     SD_BUS_PROPERTY("ModelVersion", "t", T::agent<T::model_version>, 0, 0),
     SD_BUS_PROPERTY("Learning", "s", T::learning, 0, 0),
+    SD_BUS_PROPERTY("Algorithm", "s", T::agent<T::algorithm>, 0, 0),
+    SD_BUS_PROPERTY("Model", "s", T::agent<T::model>, 0, 0),
+    SD_BUS_PROPERTY("ModelSteps", "t", T::agent<T::model_steps>, 0, 0),
+    SD_BUS_PROPERTY("ModelExpires", "t", T::agent<T::model_expires>, 0, 0),
+    SD_BUS_PROPERTY("Stages", "a(sts)", T::agent<T::stages>, 0, 0),
+    SD_BUS_PROPERTY("WaitingFor", "s", T::agent<T::waiting_for>, 0, 0),
+    SD_BUS_PROPERTY("RewardFallback", "d", T::agent<T::reward_fallback>, 0, 0),
+    SD_BUS_PROPERTY("RewardFallbackCount", "t", T::agent<T::reward_fallback_count>, 0, 0),
+    SD_BUS_PROPERTY("Drift", "(sdb)", T::agent<T::drift>, 0, 0),
+    SD_BUS_PROPERTY("SnapshotsOffered", "t", T::agent<T::offered>, 0, 0),
+    SD_BUS_PROPERTY("SnapshotsAccepted", "t", T::agent<T::accepted>, 0, 0),
+    SD_BUS_PROPERTY("SnapshotsRefused", "t", T::agent<T::refused>, 0, 0),
+    SD_BUS_PROPERTY("SnapshotRefusals", "a{st}", T::agent<T::refusals>, 0, 0),
+    SD_BUS_PROPERTY("LastRefusal", "s", T::agent<T::last_refusal>, 0, 0),
+    SD_BUS_PROPERTY("LastRefusalTime", "t", T::agent<T::last_refusal_time>, 0, 0),
+    SD_BUS_PROPERTY("OffPolicyEstimate", "(sddddt)", T::agent<T::estimate>, 0, 0),
+    SD_BUS_PROPERTY("ExploredShare", "d", T::agent<T::explored_share>, 0, 0),
     SD_BUS_VTABLE_END,
 };
 

@@ -172,6 +172,15 @@ void Node::drain_metrics() {
   if (impl_->statsd) impl_->statsd->drain();
 }
 
+std::vector<std::pair<std::string, std::uint64_t>> Node::metrics_counters() const {
+  if (!impl_->statsd) return {};
+  const StatsdCounters& c = impl_->statsd->counters();
+  return {{"datagrams", c.datagrams},   {"bytes", c.bytes},         {"lines", c.lines},
+          {"used", c.used},             {"unused", c.unused},       {"unassigned", c.unassigned},
+          {"refused", c.refused},       {"events", c.events},       {"malformed", c.malformed},
+          {"truncated", c.truncated},   {"dropped", c.dropped}};
+}
+
 TickReport Node::tick(Now now) {
   // Also without an event: a watch that ran out of watches scans from here.
   drain_cgroup_events(now);

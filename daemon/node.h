@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/ports.h"
@@ -53,6 +55,8 @@ class Node {
   std::vector<int> metrics_fds() const;
   void drain_cgroup_events(Now now);
   void drain_metrics();
+  /// Of the StatsD sockets; empty without them.
+  std::vector<std::pair<std::string, std::uint64_t>> metrics_counters() const;
 
   TickReport tick(Now now);
 

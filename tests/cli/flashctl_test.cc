@@ -164,6 +164,54 @@ TEST_F(FlashctlTest, ShowsTheDaemon) {
   EXPECT_THAT(words.out, HasSubstr("no hardware PMU"));
 }
 
+TEST_F(FlashctlTest, ShowsWhatIsLearnedWithStableKeys) {
+  const json before = flashctl({"show", "shop-web", "--json"}).parsed();
+  for (const char* key : {"model", "drift", "estimate"}) EXPECT_TRUE(before[key].is_null()) << key;
+  EXPECT_EQ(before["snapshots"]["offered"], 0);
+  EXPECT_TRUE(before["snapshots"]["last_refusal"].is_null());
+  ASSERT_TRUE(world_.offer_policy(3));
+  world_.tick(20);
+  EXPECT_FALSE(world_.offer_policy(2));
+  const json a = flashctl({"show", "shop-web", "--json"}).parsed();
+  ASSERT_EQ(a["stages"].size(), 2u) << a["stages"];
+  EXPECT_EQ(a["stages"][0]["stage"], "initialized");
+  EXPECT_EQ(a["stages"][0]["since"], "2023-11-14T22:13:20Z");
+  EXPECT_EQ(a["stages"][1]["stage"], "offline");
+  EXPECT_TRUE(a["stages"][1]["reason"].is_string());
+  EXPECT_EQ(a["model"]["version"], 3);
+  EXPECT_EQ(a["model"]["algorithm"], "td3+bc");
+  EXPECT_EQ(a["model"]["data_steps"], 1200);
+  EXPECT_EQ(a["model"]["embedding_size"], 1);
+  EXPECT_TRUE(a["model"]["expires"].is_string());
+  EXPECT_EQ(a["estimate"]["method"], "fqe");
+  EXPECT_NEAR(a["estimate"]["upper"], 0.2, 1e-6);
+  EXPECT_EQ(a["estimate"]["transitions"], 400);
+  EXPECT_EQ(a["snapshots"]["accepted"], 1);
+  EXPECT_EQ(a["snapshots"]["refused"], 1);
+  EXPECT_EQ(a["snapshots"]["refused_by"], json({{"version", 1}}));
+  EXPECT_TRUE(a["snapshots"]["last_refusal"].is_string());
+  EXPECT_TRUE(a["snapshots"]["last_refusal_at"].is_string());
+  // Nothing was executed in mode recommend: nothing vouches for the fallback.
+  EXPECT_EQ(a["reward_fallback"], json({{"mean", nullptr}, {"count", 0}}));
+  EXPECT_TRUE(a["waiting_for"].is_string());
+  EXPECT_EQ(a["explored_share"], 0.0);
+  EXPECT_TRUE(a["drift"]["shift"].is_number());
+
+  const std::string show = flashctl({"show", "shop-web"}, kNobody).out;
+  for (const char* words : {"version 3, td3+bc", "better by -0.010 to 0.200 (95 %, fqe, 400 transitions)",
+                            "before: initialized since 2023-11-14T22:13:20Z", "waiting for",
+                            "2 offered, 1 accepted, 1 refused", "version 2", "deviations from training"})
+    EXPECT_THAT(show, HasSubstr(words));
+  EXPECT_THAT(flashctl({"agents"}).out, HasSubstr("v3 td3+bc"));
+}
+
+TEST_F(FlashctlTest, ShowsWhatIsRecorded) {
+  const json s = flashctl({"status", "--json"}).parsed();
+  EXPECT_EQ(s["journal"]["decisions"], 24);
+  EXPECT_EQ(s["metrics"]["lines"], 7);
+  EXPECT_THAT(flashctl({"status"}).out, HasSubstr("24 decisions recorded, 2 dropped"));
+}
+
 TEST_F(FlashctlTest, PrintsTablesWithoutEscapesWhenNobodyLooks) {
   for (const char* command : {"status", "agents"}) {
     const Outcome o = flashctl({command}, 0, {"TERM=xterm"});

@@ -14,6 +14,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "tests/support/service_world.h"
 
@@ -246,6 +247,89 @@ TEST_F(DbusServiceTest, ShowsThePropertiesOfAnAgent) {
   ASSERT_GT(sd_bus_message_read(*a, "v", "(ssss)", &runtime, &id, &name, &pod), 0);
   EXPECT_STREQ(runtime, "docker");
   EXPECT_STREQ(name, "shop-web");
+}
+
+TEST_F(DbusServiceTest, ShowsTheLearnedPolicyAndWhatWasRefused) {
+  const char* path = ServiceWorld::kWebPath;
+  EXPECT_EQ(text_property(path, kAgent, "Algorithm"), "");
+  EXPECT_EQ(property<std::uint64_t>(path, kAgent, "SnapshotsOffered", "t"), 0u);
+  EXPECT_EQ(text_property(path, kAgent, "LastRefusal"), "");
+  ASSERT_TRUE(world_.offer_policy(3)) << "a good one";
+  EXPECT_FALSE(world_.offer_policy(2)) << "an older one";
+  EXPECT_EQ(text_property(path, kAgent, "Algorithm"), "td3+bc");
+  EXPECT_EQ(text_property(path, kAgent, "Model"), "td3+bc, seed 1");
+  EXPECT_EQ(property<std::uint64_t>(path, kAgent, "ModelVersion", "t"), 3u);
+  EXPECT_EQ(property<std::uint64_t>(path, kAgent, "ModelSteps", "t"), 1200u);
+  EXPECT_EQ(property<std::uint64_t>(path, kAgent, "ModelExpires", "t"), 1'700'000'600'000'000u);
+  EXPECT_EQ(property<std::uint64_t>(path, kAgent, "SnapshotsOffered", "t"), 2u);
+  EXPECT_EQ(property<std::uint64_t>(path, kAgent, "SnapshotsAccepted", "t"), 1u);
+  EXPECT_EQ(property<std::uint64_t>(path, kAgent, "SnapshotsRefused", "t"), 1u);
+  EXPECT_EQ(property<std::uint64_t>(path, kAgent, "LastRefusalTime", "t"), 1'700'000'000'000'000u);
+  EXPECT_THAT(text_property(path, kAgent, "LastRefusal"), HasSubstr("policy snapshot: "));
+  EXPECT_EQ(property<double>(path, kAgent, "ExploredShare", "d"), 0.0);
+
+  Answer a = call(path, kProperties, "Get", "ss", kAgent, "OffPolicyEstimate");
+  const char* method = nullptr;
+  double learned = 0, fallback = 0, lower = 0, upper = 0;
+  std::uint64_t transitions = 0;
+  ASSERT_GT(sd_bus_message_read(*a, "v", "(sddddt)", &method, &learned, &fallback, &lower, &upper, &transitions),
+            0);
+  EXPECT_STREQ(method, "fqe");
+  EXPECT_NEAR(learned, 0.8, 1e-6);
+  EXPECT_NEAR(lower, -0.01, 1e-6);
+  EXPECT_EQ(transitions, 400u);
+
+  a = call(path, kProperties, "Get", "ss", kAgent, "SnapshotRefusals");
+  const char* kind = nullptr;
+  std::uint64_t n = 0;
+  check(sd_bus_message_enter_container(*a, 'v', "a{st}"));
+  check(sd_bus_message_enter_container(*a, 'a', "{st}"));
+  ASSERT_GT(sd_bus_message_read(*a, "{st}", &kind, &n), 0);
+  EXPECT_STREQ(kind, "too-many") << "one may be accepted between two ticks";
+  EXPECT_EQ(n, 1u);
+  EXPECT_EQ(sd_bus_message_read(*a, "{st}", &kind, &n), 0) << "reasons that did not occur are left out";
+}
+
+TEST_F(DbusServiceTest, ShowsTheStagesWithTheirReasonAndWhatIsWaitedFor) {
+  const char* path = ServiceWorld::kWebPath;
+  world_.tick(25);  // two episodes
+  Answer a = call(path, kProperties, "Get", "ss", kAgent, "Stages");
+  check(sd_bus_message_enter_container(*a, 'v', "a(sts)"));
+  check(sd_bus_message_enter_container(*a, 'a', "(sts)"));
+  std::vector<std::string> stages;
+  const char *stage = nullptr, *reason = nullptr;
+  std::uint64_t since = 0, before = 0;
+  while (sd_bus_message_read(*a, "(sts)", &stage, &since, &reason) > 0) {
+    stages.emplace_back(stage);
+    EXPECT_STRNE(reason, "") << stage;
+    EXPECT_GE(since, before);
+    before = since;
+  }
+  EXPECT_THAT(stages, ElementsAre("initialized", "offline"));
+  EXPECT_EQ(before, property<std::uint64_t>(path, kAgent, "StageSince", "t"));
+  EXPECT_NE(text_property(path, kAgent, "WaitingFor"), "");
+  EXPECT_EQ(property<std::uint64_t>(path, kAgent, "RewardFallbackCount", "t"),
+            world_.loop.view(ServiceWorld::kWeb)->fallback_rewards);
+  a = call(path, kProperties, "Get", "ss", kAgent, "Drift");
+  double shift = -1;
+  int far = -1;
+  ASSERT_GT(sd_bus_message_read(*a, "v", "(sdb)", &stage, &shift, &far), 0);
+  EXPECT_STREQ(stage, "") << "without a policy there is nothing to drift from";
+  EXPECT_EQ(far, 0);
+}
+
+TEST_F(DbusServiceTest, ShowsCountersByName) {
+  for (const auto& [name, key, value] :
+       {std::tuple("JournalCounters", "decisions", 24u), std::tuple("MetricsCounters", "lines", 7u)}) {
+    Answer a = call(kRoot, kProperties, "Get", "ss", kManager, name);
+    const char* what = nullptr;
+    std::uint64_t n = 0;
+    check(sd_bus_message_enter_container(*a, 'v', "a{st}"));
+    check(sd_bus_message_enter_container(*a, 'a', "{st}"));
+    ASSERT_GT(sd_bus_message_read(*a, "{st}", &what, &n), 0) << name;
+    EXPECT_STREQ(what, key);
+    EXPECT_EQ(n, value);
+  }
 }
 
 TEST_F(DbusServiceTest, ShowsKnobsWithNoLimitAsInfinity) {

@@ -43,7 +43,7 @@ PolicySnapshot random_policy(Task task, std::uint64_t seed, std::uint64_t versio
   p.version = version;
   p.algorithm = task == Task::ResourceLimits ? "ddpg" : "q-learning";
   p.model = "seed " + std::to_string(seed);
-  p.expires = WallTime(std::chrono::seconds(2'000'000'000) - std::chrono::seconds(1));
+  p.expires = WallTime(std::chrono::seconds(1'700'086'400));
   const int states = state_dim(task), actions = action_dim(task);
   p.mean.assign(static_cast<std::size_t>(states), 0.5F);
   p.scale.assign(static_cast<std::size_t>(states), 0.5F);

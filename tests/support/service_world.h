@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "daemon/dbus_service.h"
+#include "policy/action_space.h"
 #include "policy/control_loop.h"
+#include "policy/observation_space.h"
 #include "tests/support/fake_actuator.h"
 
 namespace flash::fake {
@@ -49,6 +51,8 @@ struct ServiceWorld {
       return std::vector<std::pair<std::string, std::uint64_t>>{{"offers", 12}, {"refused", 1}};
     };
     c.learning = [](TargetId id) { return "learning for " + agent_name(id); };
+    c.journal_counters = [] { return Counters{{"decisions", 24}, {"dropped", 2}}; };
+    c.metrics_counters = [] { return Counters{{"lines", 7}}; };
     c.period = [] { return Duration(std::chrono::seconds(1)); };
     c.ticks = [this] { return ticks; };
     c.tick_duration = [] { return Duration(std::chrono::microseconds(42)); };
@@ -92,6 +96,27 @@ struct ServiceWorld {
       ++ticks;
       loop.tick(now);
     }
+  }
+
+  /// To "web": a network whose output depends on the CPU's utilisation.
+  Result<void> offer_policy(std::uint64_t version) {
+    PolicySnapshot p;
+    p.task = Task::ResourceLimits;
+    p.version = version;
+    p.algorithm = "td3+bc";
+    p.model = "td3+bc, seed 1";
+    p.data_steps = 1200;
+    p.expires = now.wall + std::chrono::seconds(600);
+    const auto states = static_cast<std::size_t>(state_dim(p.task));
+    p.mean.assign(states, 0);
+    p.scale.assign(states, 1);
+    p.embedding = {0.5F};
+    DenseLayer out{state_dim(p.task) + 1, action_dim(p.task), {}, {0, 0}, Activation::Tanh};
+    out.weights.assign((states + 1) * 2, 0);
+    out.weights[2] = out.weights[states + 1 + 2] = 0.5F;
+    p.actor = {out};
+    p.estimate = {true, "fqe", 0.8F, 0.7F, -0.01F, 0.2F, 400};
+    return loop.offer_snapshot(now, kWeb, std::make_shared<const PolicySnapshot>(std::move(p)));
   }
 
   static LoopOptions options() {
