@@ -15,6 +15,7 @@ constexpr double kCoreQuantum = 0.01;
 constexpr double kByteQuantum = 1024.0 * 1024.0;
 /// A smaller variation shows nothing above the noise of the load.
 constexpr double kLeastShare = 0.3;
+constexpr double kEager = 2;
 /// A target that is brought so near to its limit would be throttled, reclaimed or late.
 constexpr double kMostUse = 0.90;
 constexpr double kMostOfSlo = 0.90;
@@ -181,8 +182,9 @@ bool Explorer::vary(const ExplorationInput& in, Action& proposed, std::string& w
   if (now_.left <= 0) {
     const int hold = std::clamp(in.rule->exploration.hold_steps, 1, std::max(budget, 1));
     if (used + hold > budget) return false;
-    // Such that `share` of the steps are varied: hold steps each, after 1 / start - 1 plain ones.
-    const double start = 1 / (hold / share - hold + 1);
+    // 1 / (...): `share` of the steps would be varied, hold steps each, after 1 / start - 1 plain ones. The
+    // budget cuts where chance puts many together, so chance is given more.
+    const double start = kEager / (hold / share - hold + 1);
     if (dice >= start || !begin(in, proposed, hold)) return false;
   }
   // The controller may want another value by now, or have no value for the knob any more.

@@ -188,8 +188,11 @@ bool decide_frequency_level(const LearnedInput& in, std::span<const float> outpu
       next_khz = khz;
     }
   }
+  const std::size_t steps = d.alternatives.size();
   const auto value_at = [&](const Action& action) {
     if (!action.has(kKnob)) return kNaN;
+    for (std::size_t i = 0; i < steps; ++i)
+      if (same_setting(kKnob, d.alternatives[i].action[kKnob], action[kKnob])) return d.alternatives[i].value;
     return worth(s, q[static_cast<std::size_t>(khz_to_level(action[kKnob], range))]);
   };
   const double fallbacks = value_at(in.fallback), currents = value_at(in.current);

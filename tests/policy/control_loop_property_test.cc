@@ -63,6 +63,7 @@ struct RandomWorld {
 
   /// Any value a collector could come up with, and some that none should.
   void fill(Observation& o) {
+    if (static_cast<int>(time) / 500 % 4 == 3) return calm(o);
     for (const auto& row : signal_table()) {
       Sample& s = o[row.signal];
       s.validity = uniform(0, 1) < 0.9 ? Validity::Good : static_cast<Validity>(random() % 6);
@@ -80,6 +81,17 @@ struct RandomWorld {
     }
   }
 
+  /// Nothing wrong anywhere: the times when decisions may be varied.
+  void calm(Observation& o) {
+    o = Observation{};
+    o[Signal::CpuUsage] = Sample::good(uniform(0.15, 0.3));
+    o[Signal::CpuThrottled] = Sample::good(0);
+    o[Signal::MemoryWorkingSet] = Sample::good(uniform(90, 100) * kMiB);
+    o[Signal::Instructions] = Sample::good(1e9);
+    o[Signal::LatencyP99] = Sample::good(uniform(2, 8));
+    o[Signal::RequestRate] = Sample::good(uniform(90, 100));
+  }
+
   /// A random network, now and then one with weights that no learner should send.
   std::shared_ptr<PolicySnapshot> random_policy(Task task) {
     auto p = std::make_shared<PolicySnapshot>();
@@ -90,7 +102,10 @@ struct RandomWorld {
     p->expires = now().wall + from_seconds(uniform(0, 200));
     p->mean.assign(static_cast<std::size_t>(dim), 0);
     p->scale.assign(static_cast<std::size_t>(dim), 1);
-    const double size = uniform(0, 1) < 0.2 ? 1e37 : 3;
+    // Mostly sane, at times as large as a snapshot may be, at times what none should hold.
+    const double dice = uniform(0, 1);
+    const double size = dice < 0.1 ? 1e37 : dice < 0.5 ? 1e6 : 3;
+    p->exploration = {static_cast<float>(uniform(0, 2)), static_cast<float>(uniform(0, 1e6))};
     const auto layer = [&](int inputs, int outputs, Activation f) {
       DenseLayer l;
       l.inputs = inputs;
@@ -129,7 +144,7 @@ bool within(double v, double lower, double upper) {
 
 TEST(ControlLoopProperty, KnobsNeverLeaveTheirBoundsUnderRandomObservations) {
   RandomWorld w(42);
-  int learned = 0, writes = 0;
+  int learned = 0, writes = 0, explored = 0, accepted_huge = 0;
   for (int i = 0; i < 100000; ++i) {
     w.step();
     for (const KnobChange& c : w.actuator.written) {
@@ -152,7 +167,15 @@ TEST(ControlLoopProperty, KnobsNeverLeaveTheirBoundsUnderRandomObservations) {
     w.actuator.written.clear();
     for (TargetId id : {kLimits, kFrequency}) {
       const Decision& d = w.loop->history(id)->back();
-      if (d.controller == Controller::Learned) ++learned;
+      if (d.controller == Controller::Learned) {
+        ++learned;
+        for (const DenseLayer& layer : w.loop->view(id)->snapshot->actor)
+          if (std::abs(layer.weights[0]) > 1e3F) {
+            ++accepted_huge;
+            break;
+          }
+      }
+      if (d.explored) ++explored;
       ASSERT_TRUE(std::isfinite(d.reward.value));
       ASSERT_TRUE(d.reward.slo_preservation >= 0 && d.reward.slo_preservation <= 1);
       ASSERT_TRUE(d.reward.value >= 0 && d.reward.value <= 1 + 1e-9) << d.reward.value;
@@ -160,6 +183,27 @@ TEST(ControlLoopProperty, KnobsNeverLeaveTheirBoundsUnderRandomObservations) {
   }
   EXPECT_GT(learned, 1000) << "the learned policy never had the seat: the test shows nothing";
   EXPECT_GT(writes, 1000);
+  EXPECT_GT(accepted_huge, 1000) << "no policy of huge weights ever decided: the test shows nothing of them";
+  EXPECT_GT(explored, 100);
+}
+
+TEST(ControlLoopProperty, OffersAtTenThousandPerSecondChangeNothingThatOneWouldNot) {
+  RandomWorld w(5);
+  for (int i = 0; i < 20; ++i) w.step();
+  const SnapshotCounters first = w.loop->view(kLimits)->snapshots;
+  for (std::uint64_t tick = 0; tick < 5; ++tick) {
+    for (int i = 0; i < 10000; ++i)
+      static_cast<void>(w.loop->offer_snapshot(w.now(), kLimits, w.random_policy(Task::ResourceLimits)));
+    EXPECT_LE(w.loop->view(kLimits)->snapshots.accepted, first.accepted + tick + 1);
+    w.time += 1;
+    w.loop->tick(w.now());
+  }
+  const SnapshotCounters& c = w.loop->view(kLimits)->snapshots;
+  EXPECT_EQ(c.offered, first.offered + 50000);
+  EXPECT_EQ(c.accepted + c.refusals() - c.withdrawn, c.offered);
+  // At most PolicySeat::kLookedAt of them were looked at per tick.
+  EXPECT_GE(c.refused[static_cast<std::size_t>(SnapshotRefusal::TooMany)],
+            50000u - 5u * PolicySeat::kLookedAt);
 }
 
 TEST(ControlLoopProperty, TheSameInputsGiveTheSameDecisions) {
