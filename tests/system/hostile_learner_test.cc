@@ -334,6 +334,10 @@ TEST_F(HostileLearner, APolicyOfAnotherShapeOrADamagedOneIsRefused) {
   EXPECT_FALSE(offer(c, old).accepted);
   EXPECT_EQ(counter("refused"), 3u);
   EXPECT_THAT(learner(), StartsWith("connected"));
+  EXPECT_TRUE(await([this] {
+    return text(agent().c_str(), kAgent, "ControllerReason").find("offered policies were refused") !=
+           std::string::npos;
+  })) << text(agent().c_str(), kAgent, "ControllerReason");
   expect_control_goes_on();
 }
 
@@ -355,6 +359,7 @@ TEST_F(HostileLearner, AVersionBelowTheAcceptedOneIsRefusedAndTheAcceptedOneStay
   auto c = greet();
   const auto first = offer(c, policy(5, 0.05f, 0.1f));
   ASSERT_TRUE(first.accepted) << first.reason;
+  expect_control_goes_on(1);  // one offer per tick is looked at
   const auto second = offer(c, policy(4, 0.05f, 0.1f));
   EXPECT_FALSE(second.accepted);
   EXPECT_THAT(second.reason, HasSubstr("version 4"));
