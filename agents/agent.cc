@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "agents/ddpg.h"
+#include "agents/off_policy_estimate.h"
 #include "agents/offline.h"
 #include "agents/q_learning.h"
 #include "agents/replay.h"
@@ -34,7 +35,7 @@ Result<void> check(const AgentSpaces& spaces, const AgentOptions& o) {
   return {};
 }
 
-using Learner = std::variant<Ddpg, QLearning, TabularQ>;
+using Learner = OnlineLearner;
 
 Result<Learner> make_learner(const AgentSpaces& s, const AgentOptions& o, Random& random) {
   if (s.task == Task::ResourceLimits) {
@@ -100,7 +101,8 @@ struct Agent::Impl {
                static_cast<std::size_t>(o.replay_steps)),
         scaling(unscaled(s.state_dim, o.discount)),
         random(r),
-        learner(std::move(l)) {
+        learner(std::move(l)),
+        offline(o) {
     last_finite = copy_parts(parts(learner));
   }
 
@@ -133,7 +135,6 @@ struct Agent::Impl {
   template <class One>
   UpdateReport learn(int n, std::uint64_t& counter, One one) {
     UpdateReport report;
-    rescale_when_due();
     for (int i = 0; i < n && report.finite; ++i) {
       const Losses l = one();
       ++report.updates;
@@ -209,16 +210,17 @@ bool Agent::ready() const {
 UpdateReport Agent::learn_offline(int n) {
   if (!impl_->ready() || impl_->replay.by_fallback() == 0) return {};
   Impl& a = *impl_;
-  if (auto* table = std::get_if<TabularQ>(&a.learner))
+  if (auto* table = std::get_if<TabularQ>(&a.learner)) {
+    a.rescale_when_due();
     return a.learn(n, a.offline_updates, [&]() -> Losses {
       return {update(*table, a.replay, a.scaling, a.random, true), 0};
     });
-  auto* ddpg = std::get_if<Ddpg>(&a.learner);
-  if (ddpg == nullptr) return {};
-  n = a.offline.prepare(n, a.replay, a.options.discount, *ddpg, a.random);
+  }
+  // New networks bring their own scaling.
+  n = a.offline.prepare(n, a.replay, a.learner, a.random);
   return a.learn(n, a.offline_updates, [&] {
     bool renewed = false;
-    const Losses losses = a.offline.update(a.replay, a.scaling, *ddpg, a.random, renewed);
+    const Losses losses = a.offline.update(a.replay, a.scaling, a.learner, a.random, renewed);
     if (renewed) {
       a.measured_at = a.seen;
       a.last_finite = copy_parts(parts(a.learner));
@@ -229,17 +231,21 @@ UpdateReport Agent::learn_offline(int n) {
 
 UpdateReport Agent::learn_online(int n) {
   if (!impl_->ready()) return {};
+  impl_->rescale_when_due();
   return impl_->learn(n, impl_->online_updates, [&] { return impl_->update_online(); });
 }
 
 OffPolicyEstimate Agent::estimate() {
-  return {};
+  if (!impl_->ready() || impl_->replay.by_fallback() == 0) return {};
+  return off_policy_estimate(impl_->replay, snapshot(), {}, impl_->random.fork(impl_->seen));
 }
 
 PolicySnapshot Agent::snapshot() const {
   PolicySnapshot p;
   p.task = impl_->spaces.task;
-  p.algorithm = impl_->offline.in_seat() && impl_->online_updates == 0 ? "td3+bc" : algorithm(impl_->learner);
+  const bool by_offline = impl_->offline.in_seat() && impl_->online_updates == 0;
+  p.algorithm =
+      by_offline ? impl_->offline.algorithm(p.task == Task::CpuFrequency) : algorithm(impl_->learner);
   p.mean = impl_->scaling.mean;
   p.scale = impl_->scaling.scale;
   p.value_offset = static_cast<float>(impl_->scaling.value_offset());
@@ -254,6 +260,10 @@ PolicySnapshot Agent::snapshot() const {
     p.critic = to_layers(ddpg->critic);
   } else if (const auto* q = std::get_if<QLearning>(&impl_->learner)) {
     p.actor = to_layers(q->q);
+    if (const Network* scores = impl_->offline.scores(); by_offline && scores != nullptr) {
+      p.critic = std::move(p.actor);
+      p.actor = to_layers(*scores);
+    }
   } else {
     const TabularQ& table = std::get<TabularQ>(impl_->learner);
     p.actor = to_layers(table);
@@ -386,7 +396,7 @@ Result<void> Agent::restore(const TensorFile& file) {
   to.measured_at = measured_at;
   to.online_updates = online;
   to.offline_updates = offline;
-  to.offline = Offline();
+  to.offline = Offline(now.options);
   to.offline.restored(in_seat != 0);
   to.last_finite = copy_parts(parts(to.learner));
   to.copied_at = online + offline;

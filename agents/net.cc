@@ -148,8 +148,7 @@ at::Tensor mlp_frozen(const Network& network, const at::Tensor& x, const at::Ten
   return evaluate(network.spec, network.parameters.detach(), x, rest);
 }
 
-double descend(Network& network, Adam& adam, const at::Tensor& loss) {
-  const at::Tensor g = torch::autograd::grad({loss}, {network.parameters})[0];
+static void step_down(Network& network, Adam& adam, const at::Tensor& g) {
   if (!adam.m.defined()) {
     adam.m = at::zeros_like(g);
     adam.v = at::zeros_like(g);
@@ -168,6 +167,17 @@ double descend(Network& network, Adam& adam, const at::Tensor& loss) {
   step.shorten = static_cast<float>(norm > adam.max_norm ? adam.max_norm / norm : 1);
   k.adam(step, g.data_ptr<float>(), n, network.parameters.data_ptr<float>(), adam.m.data_ptr<float>(),
          adam.v.data_ptr<float>());
+}
+
+double descend(Network& network, Adam& adam, const at::Tensor& loss) {
+  step_down(network, adam, torch::autograd::grad({loss}, {network.parameters})[0]);
+  return loss.item<double>();
+}
+
+double descend(Network& one, Adam& one_adam, Network& other, Adam& other_adam, const at::Tensor& loss) {
+  const auto g = torch::autograd::grad({loss}, {one.parameters, other.parameters});
+  step_down(one, one_adam, g[0]);
+  step_down(other, other_adam, g[1]);
   return loss.item<double>();
 }
 

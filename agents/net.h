@@ -67,6 +67,8 @@ struct Adam {
 /// One step down the gradient of `loss` (one number) with respect to the network's parameters.
 /// Returns the loss before the step.
 double descend(Network& network, Adam& adam, const at::Tensor& loss);
+/// The same for two networks that share the loss.
+double descend(Network& one, Adam& one_adam, Network& other, Adam& other_adam, const at::Tensor& loss);
 
 /// w' <- tau w + (1 - tau) w' (Alg. 3.3 lines 13-14, which writes gamma for tau).
 void soft_update(Network& target, const Network& online, double tau);

@@ -5,10 +5,16 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 
+#include "agents/offline_bcq.h"
+#include "agents/offline_iql.h"
 #include "agents/offline_td3_bc.h"
+#include "agents/tabular_q.h"
 
 namespace flash {
+
+using OnlineLearner = std::variant<Ddpg, QLearning, TabularQ>;
 
 /// A few hundred transitions are soon learned by heart, and then the policy is worse than after fewer
 /// updates; so the number of updates follows the data, whatever the caller asks for.
@@ -21,16 +27,20 @@ inline constexpr int kUpdatesToTakeOver = 500;
 
 class Offline {
  public:
+  explicit Offline(const AgentOptions& options) : options_(options) {}
+
   /// How many of `n` updates the data bear; makes new networks when it is time.
-  /// REQUIRES: the replay holds a transition of the fallback.
-  int prepare(int n, const Replay& replay, double discount, const Ddpg& ddpg, Random& random);
+  /// REQUIRES: the replay holds a transition of the fallback; the learner is not tabular (it needs none of
+  /// this).
+  int prepare(int n, const Replay& replay, const OnlineLearner& learner, Random& random);
   /// One update from the fallback's transitions; `renewed` when new networks and scaling took the seat.
   /// REQUIRES: prepare() allowed it.
-  Losses update(const Replay& replay, Scaling& scaling, Ddpg& ddpg, Random& random, bool& renewed);
-  /// Something was not finite: networks in training are thrown away.
+  Losses update(const Replay& replay, Scaling& scaling, OnlineLearner& learner, Random& random,
+                bool& renewed);
+  /// Something was not finite: what is in training is thrown away.
   void diverged();
 
-  /// Online: while the actor is still held near the data (bc_weight), the update is made here.
+  /// Online: while DDPG's actor is still held near the data (bc_weight), the update is made here.
   std::optional<Losses> update_online(const Replay& replay, const Scaling& scaling, Ddpg& ddpg,
                                       std::uint64_t online_updates, Random& random);
   void rescale(const Scaling& from, const Scaling& to);
@@ -39,17 +49,29 @@ class Offline {
   /// data.
   bool in_seat() const { return in_seat_; }
   void restored(bool in_seat) { in_seat_ = in_seat; }
+  /// "td3+bc", "bcq" or "iql".
+  const std::string& algorithm(bool frequency) const {
+    return frequency ? options_.frequency_offline : options_.limits_offline;
+  }
+  /// cpu-frequency: the policy's scores per level; nullptr where there is none (Q-learning's values decide).
+  const Network* scores() const;
 
  private:
-  struct Limits {
-    Ddpg ddpg;
-    Td3Bc td3;
+  using Method = std::variant<std::monostate, Td3Bc, Bcq, Iql, DiscreteBcq>;
+  struct Networks {
+    OnlineLearner learner;
+    Method method;
     Scaling scaling;
   };
+  static Losses update_method(Method& method, OnlineLearner& learner, Adam& hand_over, const Replay& replay,
+                              const Scaling& scaling, Random& random);
+
+  AgentOptions options_;
   double bearable_ = 0, updates_ = 0;  // of the newest networks
   std::size_t began_with_ = 0;         // transitions of the fallback when they were made; 0: make new ones
-  std::optional<Limits> next_;         // in training, not yet in the seat
-  std::optional<Td3Bc> live_;          // what stands beside the agent's Ddpg
+  std::optional<Networks> next_;       // in training, not yet in the seat
+  Method live_;                        // what stands beside the agent's learner
+  Adam hand_over_;                     // of the newest networks
   bool in_seat_ = false;
 };
 

@@ -13,6 +13,18 @@ constexpr double kLeastActionScale = 0.02;
 /// A state entry that moved less than this over the whole log is constant.
 constexpr double kConstant = 1e-4;
 
+std::vector<bool> constant_entries(const Replay& replay) {
+  const auto n = static_cast<std::size_t>(replay.state_dim());
+  std::vector<bool> constant(n, true);
+  const StoredTransition first = replay.at(0);
+  for (std::size_t i = 1; i < replay.size(); ++i)
+    for (std::size_t k = 0; k < n; ++k)
+      if (std::abs(replay.at(i).state[k] - first.state[k]) > kConstant) constant[k] = false;
+  return constant;
+}
+
+}  // namespace
+
 at::Tensor row(std::span<const float> values) {
   at::Tensor t = at::empty({1, static_cast<std::int64_t>(values.size())});
   std::copy(values.begin(), values.end(), t.data_ptr<float>());
@@ -26,24 +38,11 @@ at::Tensor normal_like(const at::Tensor& shape, Random& random) {
   return t;
 }
 
-std::vector<bool> constant_entries(const Replay& replay) {
-  const auto n = static_cast<std::size_t>(replay.state_dim());
-  std::vector<bool> constant(n, true);
-  const StoredTransition first = replay.at(0);
-  for (std::size_t i = 1; i < replay.size(); ++i)
-    for (std::size_t k = 0; k < n; ++k)
-      if (std::abs(replay.at(i).state[k] - first.state[k]) > kConstant) constant[k] = false;
-  return constant;
-}
-
-/// The output layer's bias: pi(s) is near `action` while the last weights are small.
 void begin_at(Network& actor, std::span<const float> action) {
   float* bias = actor.parameters.data_ptr<float>() + actor.parameters.numel() -
                 static_cast<std::int64_t>(action.size());
   for (std::size_t i = 0; i < action.size(); ++i) bias[i] = std::atanh(std::clamp(action[i], -0.97F, 0.97F));
 }
-
-}  // namespace
 
 void measure_actions(const Replay& replay, std::vector<float>& mean, std::vector<float>& scale) {
   const auto n = static_cast<std::size_t>(replay.action_size());

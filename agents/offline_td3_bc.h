@@ -54,6 +54,12 @@ void widen_actions(Network& critic, std::span<const float> mean, std::span<const
 /// The weights of state entries that never varied become 0: what was never seen must not decide.
 void forget_inputs(Network& network, const std::vector<bool>& constant);
 
+/// The actor's output layer: pi(s) is near `action` while its last weights are small.
+void begin_at(Network& actor, std::span<const float> action);
+/// Small tensors: [1, n] of these values; independent N(0,1) in the shape of another.
+at::Tensor row(std::span<const float> values);
+at::Tensor normal_like(const at::Tensor& shape, Random& random);
+
 /// y_t = r_t+1 + gamma mean_i Q'_i(s_t+1, clip(pi'(s_t+1) + clip(noise)))     (TD3, eq. 14). [B,1].
 /// TD3 takes the smaller of the twins (eq. 10) against overestimation over a long horizon. With gamma 0.8
 /// there is little, while the noise of one small critic is the larger trouble: the mean of both earns more
