@@ -24,6 +24,10 @@ bool finite(std::span<const float> v) {
   return std::all_of(v.begin(), v.end(), [](float x) { return std::isfinite(x); });
 }
 
+bool acts_on(Task task, const ActingOutputs& acts, std::size_t i) {
+  return task == Task::CpuFrequency || (i < acts.size() && acts[i]);
+}
+
 /// Smallest and largest value of up to kFrequencyLevels outputs over the steps.
 struct Spread {
   std::array<float, kFrequencyLevels> low, high;
@@ -37,12 +41,16 @@ struct Spread {
       high[i] = std::max(high[i], v[i]);
     }
   }
+  /// Of the outputs that act, is none different from step to step?
+  bool same(Task task, const ActingOutputs& acts, std::size_t outputs) const {
+    for (std::size_t i = 0; i < outputs; ++i) {
+      const double size = std::max({1.0, std::abs(double(low[i])), std::abs(double(high[i]))});
+      if (acts_on(task, acts, i) && double(high[i]) - double(low[i]) > kSameOutput * size) return false;
+    }
+    return true;
+  }
 };
 static_assert(kMaxStateDim <= kFrequencyLevels && kLimitsActionDim <= kFrequencyLevels);
-
-bool acts_on(Task task, const ActingOutputs& acts, std::size_t i) {
-  return task == Task::CpuFrequency || (i < acts.size() && acts[i]);
-}
 
 /// critic(s, a); NaN where it is not finite. resource-limits only.
 double value_of(const CompiledPolicy& policy, const StateVector& state, std::span<const float> action,
@@ -175,15 +183,16 @@ std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const Recen
       differ = d;
       which = i;
     }
-  if (any && differ >= kClearly && !(limits && all_at_end)) {
-    bool same = true;
-    for (std::size_t i = 0; i < dim; ++i) {
-      if (!acts_on(s.task, acts, i)) continue;
-      const double size =
-          std::max({1.0, std::abs(double(outputs.low[i])), std::abs(double(outputs.high[i]))});
-      if (double(outputs.high[i]) - double(outputs.low[i]) > kSameOutput * size) same = false;
-    }
-    if (same) {
+  if (any && differ >= kClearly && !(limits && all_at_end) && outputs.same(s.task, acts, dim)) {
+    // A table is constant within a cell, and so may be what a policy says of the states of half a minute. So
+    // the same is asked of what these states are not: every entry at both ends of its scale.
+    for (std::size_t i = 0; i < static_cast<std::size_t>(state_dim(s.task)); ++i)
+      for (float end : {0.0F, 1.0F}) {
+        StateVector probe = recent[0].state;
+        probe.values[i] = end;
+        outputs.add(policy.actor.evaluate(probe.span(), scratch));
+      }
+    if (outputs.same(s.task, acts, dim)) {
       std::string why = "ignores its input: the same output for ";
       appendf(why, "%zu states although %s lay between %.2f and %.2f", recent.size(),
               std::string(state_entries(s.task)[which].name).c_str(), double(states.low[which]),

@@ -26,7 +26,7 @@ enum class SnapshotRefusal : std::uint8_t {
   Expiry,             // expired, or further ahead than kLongestLife
   TooMany,            // more offers since the last tick than are looked at
   NotFinite,          // on a state that the agent saw
-  IgnoresInput,       // the same output although the states differ clearly
+  IgnoresInput,       // the same output although the states differ clearly, and for any other state
   Extreme,            // every limit at an end of its range all the time, where the fallback was not
   WorseThanFallback,  // by its own critic
 };
@@ -90,7 +90,7 @@ std::optional<Refusal> check_offer(const PolicySnapshot& snapshot, Task task, Wa
                                    std::uint64_t last_accepted);
 
 /// On the agent's recent steps; with fewer than kEnough of them only finiteness is judged.
-/// At most 3 evaluations per step.
+/// At most 3 evaluations per step, and 2 per entry of the state.
 std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const RecentSteps& recent,
                                        const ActingOutputs& acts, EvaluatorScratch& scratch);
 

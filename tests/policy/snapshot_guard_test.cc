@@ -137,6 +137,19 @@ TEST(SnapshotGuard, OneBestLevelIsNoIgnoringWhileTheValuesFollowTheState) {
   EXPECT_EQ(judge(frequency({0, 0, 5}, weights), varied({2}, Task::CpuFrequency)), std::nullopt);
 }
 
+TEST(SnapshotGuard, ATableThatIsConstantWithinACellPasses) {
+  // One step at cpu_usage 0.95: all recent states lie below it.
+  std::vector<float> steep(kFrequencyStateDim, 0);
+  steep[2] = 1e4F;
+  DenseLayer step = linear(kFrequencyStateDim, {-0.95e4F}, steep);
+  step.activation = Activation::Tanh;
+  std::vector<float> per_level(kFrequencyLevels, 0);
+  per_level[3] = 1;
+  PolicySnapshot s = frequency({});
+  s.actor = {step, linear(1, std::vector<float>(kFrequencyLevels, 0), per_level)};
+  EXPECT_EQ(judge(s, varied({2}, Task::CpuFrequency)), std::nullopt);
+}
+
 TEST(SnapshotGuard, EveryLimitAtAnEndAllTheTimeIsRefusedWhereTheFallbackIsNot) {
   EXPECT_EQ(judge(limits({-3, -3}), varied({0, 0})), SnapshotRefusal::Extreme);
   EXPECT_EQ(judge(limits({3, 3}), varied({0.5F, 0})), SnapshotRefusal::Extreme);
