@@ -491,6 +491,14 @@ TEST_F(LearnerLinkTest, AFloodOfOtherMessagesClosesToo) {
   EXPECT_TRUE(closed(c));
 }
 
+TEST_F(LearnerLinkTest, LongAcknowledgementsAreAFloodToo) {
+  auto c = greet();
+  link::Acknowledge all;
+  all.stored.assign(link::kMaxAgents / 2, {"limits_1", 1});
+  say(c, all);
+  EXPECT_EQ(flashd->state(), "closed: flood of messages");
+}
+
 TEST_F(LearnerLinkTest, AsManyMessagesOverTimeAreNoFlood) {
   auto c = greet();
   link::Status status;
