@@ -187,7 +187,7 @@ TEST_F(Exploring, TheFallbacksDecisionsAreVariedAndItGoesOnFromItsOwnView) {
   while (l.last().explored) l.tick();
   EXPECT_NEAR(l.cpu(), 1.0, 1e-9);
   // The learner sees what was in force, and what the fallback wanted.
-  while (!l.last().explored) l.tick();
+  for (int i = 0; i < 5000 && !l.last().explored; ++i) l.tick();
   const LearningView& v = l.last().learning;
   EXPECT_NEAR(v.fallback[0], to_unit(1.0, {0.1, 4}), 1e-6);
   EXPECT_NEAR(v.action[0], to_unit(l.last().proposed[KnobKind::CpuLimit], {0.1, 4}), 1e-6);
@@ -226,13 +226,29 @@ TEST_F(Exploring, WhatSomebodyElseWroteIsSeenByTheFallbackAsItIs) {
     r.exploration.hold_steps = 50;
   });
   l.ticks(4);
-  while (!l.last().explored) l.tick();
+  for (int i = 0; i < 5000 && !l.last().explored; ++i) l.tick();
   l.tick();
   ASSERT_TRUE(l.last().explored);
   ASSERT_NE(l.last().explanation.find(" of 1.00 cores"), std::string::npos) << l.last().explanation;
   l.actuator.foreign(kWeb, KnobKind::CpuLimit, 1.8);
   l.tick();
   EXPECT_NE(l.last().explanation.find(" of 1.80 cores"), std::string::npos) << l.last().explanation;
+}
+
+TEST_F(Exploring, AVariationThatAGuardCutIsNotTheFallbacksView) {
+  start([](Rule& r) {
+    r.exploration.fallback_share = 1;
+    r.exploration.hold_steps = 50;
+  });
+  l.ticks(4);
+  for (int i = 0; i < 5000 && !l.last().explored; ++i) l.tick();
+  l.usage = 1.8;  // the fallback wants 2.58 cores; slew lets the limit double at most
+  l.tick();
+  ASSERT_TRUE(l.last().explored);
+  ASSERT_FALSE(l.last().verdicts.empty());
+  l.tick();
+  EXPECT_FALSE(l.last().explored) << "a guard objected in the step before";
+  EXPECT_EQ(l.last().explanation.find(" of 2.58 cores"), std::string::npos) << l.last().explanation;
 }
 
 }  // namespace

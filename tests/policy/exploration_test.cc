@@ -129,7 +129,7 @@ TEST(Exploration, SaysWhatItVaries) {
   World w;
   w.rule.exploration.fallback_share = 0.5;
   Explorer e(Random(3));
-  while (!w.step(e)) {
+  for (int i = 0; i < 10000 && !w.step(e); ++i) {
   }
   EXPECT_TRUE(w.words.starts_with("the CPU limit ") || w.words.starts_with("the memory limit ")) << w.words;
   EXPECT_NE(w.words.find(
@@ -178,7 +178,7 @@ TEST(Exploration, KeepsQuietForAWhileAfterAGuardObjected) {
   w.rule.exploration.fallback_share = 1;
   Explorer e(Random(5));
   w.in.step = w.in.last_objection = 10;
-  while (!w.step(e)) {
+  for (int i = 0; i < 10000 && !w.step(e); ++i) {
   }
   EXPECT_EQ(w.in.step, 10 + kQuietSteps + 1);
 }
@@ -211,7 +211,7 @@ TEST(Exploration, EndsAtOnceWhenPressureComes) {
   w.rule.exploration.fallback_share = 1;
   w.rule.exploration.hold_steps = 20;
   Explorer e(Random(7));
-  while (!w.step(e)) {
+  for (int i = 0; i < 10000 && !w.step(e); ++i) {
   }
   ASSERT_TRUE(w.step(e));
   w.o[Signal::CpuPressureSome] = Sample::good(0.5);
