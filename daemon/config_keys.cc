@@ -335,7 +335,7 @@ std::vector<ConfigKey> make_table() {
                                        .form = "ADDRESS:PORT on loopback, or empty",
                                        .meaning = "UDP address to listen on; empty switches it off."}));
 
-  object("/journal", "The record of every decision, for flashd --replay. About 2 KiB per decision.");
+  object("/journal", "The record of every decision, for flashd --replay: 1.5 to 5 KiB each.");
   t.push_back(bound(FIELD(config.journal.enabled),
                     {.pointer = "/journal/enabled", .type = KeyType::Boolean, .meaning = "Keep it."}));
   t.push_back(bound<kMiBScale>(FIELD(config.journal.max_bytes),
@@ -344,8 +344,8 @@ std::vector<ConfigKey> make_table() {
                                 .min = 1,
                                 .max = 1e6,
                                 .unit = "MiB",
-                                .meaning = "Size of all its files together; the oldest go first. 64 MiB hold nine hours of one target at one tick per second, "
-"five minutes of a hundred."}));
+                                .meaning = "Size of all its files together; the oldest go first. 64 MiB hold four to twelve hours of one target at one tick per second, "
+"a few minutes of a hundred."}));
   t.push_back(bound(FIELD(config.journal.directory),
                     {.pointer = "/journal/path",
                      .type = KeyType::Text,

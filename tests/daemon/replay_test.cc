@@ -4,9 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -301,6 +303,29 @@ TEST_F(ReplayTest, SaysItInWordsAndAsJsonWithStableKeys) {
   EXPECT_EQ(j["controllers"]["learned"]["decisions"], learned_);
   EXPECT_GT(j["knobs"]["cpu-limit"]["mean_difference"], 0.0);
   EXPECT_EQ(j["largest"][0]["target"], "web");
+}
+
+TEST_F(ReplayTest, TheProgramEndsAsItsManPageSays) {
+  record(random_policy(Task::ResourceLimits, 1, 3, true));
+  const auto flashd = [this](const std::string& arguments, std::string& out) {
+    const std::string path = folder_ + "/out";
+    const int status = std::system((std::string(FLASH_BINARY_DIR) + "/bin/flashd " + arguments + " >" + path + " 2>&1").c_str());
+    std::ifstream in(path);
+    out.assign(std::istreambuf_iterator<char>(in), {});
+    return WEXITSTATUS(status);
+  };
+  std::string out;
+  const std::string other = model(random_policy(Task::ResourceLimits, 2, 4, true));
+  EXPECT_EQ(flashd("--replay " + journal() + " --model " + other + " --json --largest 1", out), 0)
+      << "decisions that differ are no failure";
+  const auto report = nlohmann::json::parse(out, nullptr, false);
+  EXPECT_EQ(report["decisions"], kSteps);
+  EXPECT_EQ(report["largest"].size(), 1u);
+  EXPECT_EQ(flashd("--replay " + journal() + " --model " + other, out), 0);
+  EXPECT_THAT(out, HasSubstr("60 decisions replayed"));
+  EXPECT_EQ(flashd("--replay " + journal() + " --model /nonexistent", out), 1);
+  EXPECT_THAT(out, HasSubstr("flashd: "));
+  EXPECT_EQ(flashd("--replay " + journal(), out), 2);
 }
 
 TEST_F(ReplayTest, ATerminalSeesNoEscapesOfAJournal) {
