@@ -14,9 +14,11 @@ def version() -> str:
 @check("package.installs", seconds=120)
 def installs():
     """By apt, from files, in a guest without network."""
-    debs = sorted((SHARE / "packages").glob("*.deb"))
+    debs = []
     for name in ("flashd", "flashd-tools"):
-        require(any(deb.name.startswith(name + "_") for deb in debs), f"no {name}_*.deb was given")
+        found = sorted((SHARE / "packages").glob(f"{name}_*.deb"))
+        require(found, f"no {name}_*.deb was given")
+        debs += found
     run("apt-get", "install", "-y", "--no-install-recommends", *map(str, debs),
         ok=True, timeout=110)
     require(output("dpkg-query", "-W", "-f", "${db:Status-Status}", "flashd") == "installed",

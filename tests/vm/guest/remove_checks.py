@@ -1,11 +1,31 @@
-"""The package goes, and takes along what it brought."""
+"""The packages go, and take along what they brought."""
 
 import pathlib
 
 import flashd
+import learner_checks
 import world
-from checks import check, eventually, require, run
+from checks import check, eventually, output, require, run
 from safety_checks import limited
+
+
+@check("remove.learner-leaves-flashd-alone", needs=("learner.connects",), seconds=120)
+def learner_remove():
+    """Removed: flashd goes on without. Purged: nothing of it is left."""
+    world.restart_in("recommend")
+    brought = [path for path in map(pathlib.Path, output("dpkg", "-L", "flash-learner").splitlines())
+               if path.is_file()]
+    with learner_checks.no_tick_is_missed():
+        run("apt-get", "remove", "-y", "flash-learner", timeout=60)
+        eventually("flashd says absent", lambda: learner_checks.word().startswith("absent"), 10)
+        require(learner_checks.STATE.exists(), "remove took the trajectories: that is purge's work")
+        run("apt-get", "purge", "-y", "flash-learner", timeout=60)
+    unit = flashd.show("LoadState", unit=learner_checks.UNIT)["LoadState"]
+    require(unit == "not-found", f"systemd still knows {learner_checks.UNIT}: {unit}")
+    require(any("flash-learner" in path.name for path in brought), f"what did it bring? {brought}")
+    for path in (learner_checks.STATE, *brought):
+        require(not path.exists(), f"{path} is still there")
+    require(pathlib.Path("/var/lib/flashd").exists() and flashd.CONFIG.exists(), "it took what is flashd's")
 
 
 @check("remove.restores", needs=("world.services-run",), seconds=120)
