@@ -235,6 +235,12 @@ UpdateReport Agent::learn_online(int n) {
   return impl_->learn(n, impl_->online_updates, [&] { return impl_->update_online(); });
 }
 
+bool Agent::learned() const {
+  if (impl_->online_updates > 0) return true;
+  // The offline method of resource-limits learns beside the seat first.
+  return std::holds_alternative<Ddpg>(impl_->learner) ? impl_->offline.in_seat() : impl_->offline_updates > 0;
+}
+
 OffPolicyEstimate Agent::estimate() {
   if (!impl_->ready() || impl_->replay.by_fallback() == 0) return {};
   return off_policy_estimate(impl_->replay, snapshot(), {}, impl_->random.fork(impl_->seen));

@@ -63,11 +63,13 @@ class Agent {
   std::size_t transitions() const;  // in the replay now
   bool ready() const;               // learning_starts reached
 
-  /// n updates of the offline method, from the fallback's transitions.
+  /// n updates of the offline method, from the fallback's transitions; fewer where the data bears no more.
   UpdateReport learn_offline(int n);
   /// n updates of the online method, from all transitions.
   UpdateReport learn_online(int n);
 
+  /// The policy has come out of learning: snapshot() is not of freshly drawn networks and worth offering.
+  bool learned() const;
   /// Off-policy estimate of the current policy against the logged fallback; some 100 ms of work.
   OffPolicyEstimate estimate();
   /// The policy now; version, model, expiry and data_steps are the caller's to fill.

@@ -1,6 +1,7 @@
 #include "agents/offline.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace flash {
 namespace {
@@ -53,7 +54,7 @@ int Offline::prepare(int n, const Replay& replay, const OnlineLearner& learner, 
     }
     hand_over_ = Adam{};
   }
-  bearable_ = std::max(1.0, kUpdatesPerTransition * data);
+  bearable_ = std::max(1.0, std::floor(kUpdatesPerTransition * data));
   return static_cast<int>(std::clamp(bearable_ - updates_, 0.0, static_cast<double>(std::max(n, 0))));
 }
 

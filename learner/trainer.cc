@@ -226,7 +226,7 @@ bool Trainer::offline(const Pupil& p) const {
 }
 
 bool Trainer::publish_due(const Pupil& p, Now now) const {
-  if (!p.attached || !p.agent || !p.stage_known || p.updates == 0) return false;
+  if (!p.attached || !p.agent || !p.stage_known || !p.agent->learned()) return false;
   if (p.pending_offline > 0) return false;  // in the middle of a burst
   const bool changed = p.updates != p.updates_at_offer;
   if (p.refused && !changed) return false;
@@ -357,11 +357,9 @@ void Trainer::learn(Pupil& p) {
     p.trouble = "learning diverged and went back to the last finite parameters";
     tell(LOG_WARNING, kMessageLearning, p, p.trouble);
   }
-  if (report.updates == 0) {
-    pending = 0;  // nothing of the fallback's to learn from
-    return;
-  }
-  pending -= std::min<std::uint64_t>(pending, static_cast<std::uint64_t>(n));
+  // Fewer than asked for: the data bears no more now.
+  pending = report.updates < static_cast<std::uint64_t>(n) ? 0 : pending - report.updates;
+  if (report.updates == 0) return;
   const bool first = p.updates == 0;
   p.updates += report.updates;
   p.refused = false;

@@ -1,0 +1,369 @@
+// The trainer with real agents and a clock in the test's hands.
+#include "learner/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/tensor_file.h"
+#include "tests/actuators/temporary_folder.h"
+#include "tests/learner/learner_fixtures.h"
+
+namespace flash {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest() {
+    hello_.epoch = 7;
+    hello_.settings.learning_starts = 20;
+    hello_.settings.offline_updates = 30;
+    hello_.settings.updates_per_step = 2;
+    hello_.settings.publish_interval_s = 10;
+    hello_.settings.snapshot_lifetime_s = 100;
+    hello_.settings.replay_steps = 200;
+    start();
+  }
+  void start() {
+    trainer_.reset();
+    store_.reset();
+    store_ = std::make_unique<TrajectoryStore>(*TrajectoryStore::open(folder_.path() + "/t.sqlite", nullptr));
+    options_.clock = [this] { return now_.mono; };
+    trainer_ = std::make_unique<Trainer>(options_, *Checkpoints::open(folder_.path()), *store_,
+                                         [this](const Event& e) { said_.push_back(e.message); });
+    trainer_->configure(hello_);
+  }
+  void announce_agent(link::Announce a = announce()) {
+    runs_[a.agent] = store_->begin_run(a, hello_.epoch)->id;
+    trainer_->announce(a, runs_[a.agent], now_);
+  }
+  /// Steps first..last as a session hands them over: stored, then taken.
+  void live(std::uint64_t first, std::uint64_t last, Stage stage, const std::string& agent = "limits_1") {
+    for (std::uint64_t i = first; i <= last; ++i) {
+      link::Step s = step(i, 10, stage);
+      s.agent = agent;
+      s.action = {static_cast<float>(i % 7) / 7, -static_cast<float>(i % 3) / 3};
+      s.reward = s.action[0];
+      s.controller =
+          stage == Stage::Online || stage == Stage::Serving ? Controller::Learned : Controller::Fallback;
+      const std::vector<TrajectoryStore::Entry> entries = {{runs_.at(agent), &s}};
+      ASSERT_TRUE(store_->append(entries));
+      trainer_->take(s, now_);
+    }
+  }
+  int work() {
+    int slices = 0;
+    while (trainer_->work(now_)) ++slices;
+    return slices;
+  }
+  void wait(std::chrono::seconds s) {
+    now_.mono += s;
+    now_.wall += s;
+  }
+  std::vector<PolicySnapshot> offers() {
+    std::vector<PolicySnapshot> out;
+    for (const link::Offer& o : trainer_->take_offers())
+      out.push_back(*to_policy(*decode_tensor_file(o.policy)));
+    return out;
+  }
+  link::Status status(const std::string& agent = "limits_1") {
+    for (const link::Status& s : trainer_->statuses())
+      if (s.agent == agent) return s;
+    return {};
+  }
+
+  TemporaryFolder folder_;
+  link::HelloDown hello_;
+  Now now_{std::chrono::hours(1), WallTime(std::chrono::hours(400'000))};
+  TrainerOptions options_;
+  std::unique_ptr<TrajectoryStore> store_;
+  std::unique_ptr<Trainer> trainer_;
+  std::map<std::string, RunId> runs_;
+  std::vector<std::string> said_;
+};
+
+TEST_F(TrainerTest, OfflineLearnsAtTheEndOfEachEpisodeAndOffersWithAnEstimate) {
+  announce_agent();
+  live(1, 9, Stage::Offline);
+  work();
+  EXPECT_THAT(status().doing, HasSubstr("collecting: 8 of 20"));
+  live(10, 20, Stage::Offline);
+  work();
+  EXPECT_EQ(status().updates, 0U);  // 19 transitions
+  live(21, 29, Stage::Offline);
+  EXPECT_FALSE(trainer_->has_work(now_));
+  live(30, 30, Stage::Offline);
+  EXPECT_TRUE(trainer_->has_work(now_));
+  work();
+  EXPECT_FALSE(trainer_->has_work(now_));
+  EXPECT_EQ(status().updates, 30U);
+  EXPECT_THAT(offers(), IsEmpty());  // more is learned from this data before it is worth offering
+  live(31, 40, Stage::Offline);
+  work();
+  const auto made = offers();
+  ASSERT_EQ(made.size(), 1U);
+  const PolicySnapshot& policy = made[0];
+  EXPECT_EQ(policy.version, 1U);
+  EXPECT_TRUE(policy.estimate.given);
+  EXPECT_EQ(policy.data_steps, 39U);
+  EXPECT_EQ(policy.expires, now_.wall + seconds(100));
+  EXPECT_TRUE(policy.validate(3, 2));
+  EXPECT_THAT(policy.model, HasSubstr(std::to_string(status().updates) + " updates"));
+}
+
+TEST_F(TrainerTest, OnlineLearnsWithEachTrustedTransition) {
+  announce_agent();
+  live(1, 21, Stage::Online);
+  work();
+  const auto before = status().updates;
+  live(22, 31, Stage::Online);
+  work();
+  EXPECT_EQ(status().updates, before + 20);
+  link::Step untrusted = step(32, 10, Stage::Online);
+  untrusted.reward_trusted = false;
+  trainer_->take(untrusted, now_);
+  EXPECT_FALSE(trainer_->has_work(now_));
+}
+
+TEST_F(TrainerTest, ServingStoresAndDoesNotLearn) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  const auto before = status();
+  live(41, 60, Stage::Serving);
+  wait(seconds(20));
+  work();
+  EXPECT_EQ(status().updates, before.updates);
+  EXPECT_EQ(status().transitions, before.transitions + 20);  // the replay stays warm
+  EXPECT_THAT(status().doing, HasSubstr("serving"));
+}
+
+TEST_F(TrainerTest, OffersWhatChangedEveryIntervalAndRenewsWhatDidNot) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  ASSERT_EQ(offers().size(), 1U);
+  live(41, 45, Stage::Online);
+  wait(seconds(9));
+  work();
+  EXPECT_THAT(offers(), IsEmpty());
+  wait(seconds(1));
+  work();
+  auto made = offers();
+  ASSERT_EQ(made.size(), 1U);
+  EXPECT_EQ(made[0].version, 2U);
+  wait(seconds(49));
+  work();
+  EXPECT_THAT(offers(), IsEmpty());
+  wait(seconds(1));  // half of its life
+  work();
+  made = offers();
+  ASSERT_EQ(made.size(), 1U);
+  EXPECT_EQ(made[0].version, 3U);
+  EXPECT_EQ(made[0].expires, now_.wall + seconds(100));
+}
+
+TEST_F(TrainerTest, WhatWasRefusedIsNotOfferedAgainUnchanged) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  ASSERT_EQ(offers().size(), 1U);
+  trainer_->verdict({"limits_1", 1, false, "a constant action"});
+  EXPECT_THAT(said_, Contains(HasSubstr("refused: a constant action")));
+  EXPECT_THAT(status().doing, HasSubstr("a constant action"));
+  EXPECT_EQ(trainer_->counters().refused, 1U);
+  wait(seconds(80));
+  work();
+  EXPECT_THAT(offers(), IsEmpty());
+  live(41, 42, Stage::Online);
+  work();
+  EXPECT_EQ(offers().size(), 1U);
+}
+
+TEST_F(TrainerTest, ANewProcessGoesOnAndVersionsOnlyGrow) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  ASSERT_EQ(offers().size(), 1U);
+  EXPECT_EQ(trainer_->save(now_, true, seconds(1)), 0U);
+  const auto before = status();
+  // Offered after the checkpoint: only the policy's own file knows.
+  live(41, 45, Stage::Online);
+  wait(seconds(10));
+  work();
+  ASSERT_EQ(offers().size(), 1U);
+  start();
+  announce_agent();
+  work();
+  EXPECT_EQ(status().updates, before.updates);
+  EXPECT_THAT(said_,
+              Contains(HasSubstr("goes on after " + std::to_string(before.updates) + " updates, with 44")));
+  const auto made = offers();
+  ASSERT_EQ(made.size(), 1U);  // at once: flashd may have nothing
+  EXPECT_EQ(made[0].version, 3U);
+  // The step before the restart and the first after it make a transition.
+  live(46, 46, Stage::Online);
+  EXPECT_EQ(status().transitions, before.transitions + 1);
+}
+
+TEST_F(TrainerTest, TheVersionThatFlashdHasIsPassed) {
+  link::Announce a = announce();
+  a.model_version = 1000;
+  announce_agent(a);
+  live(1, 40, Stage::Online);
+  work();
+  EXPECT_EQ(offers().at(0).version, 1001U);
+}
+
+TEST_F(TrainerTest, ADamagedCheckpointIsRefusedAndTheOneBeforeUsed) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  trainer_->save(now_, true, seconds(1));
+  const auto first = status().updates;
+  live(41, 50, Stage::Online);
+  work();
+  trainer_->save(now_, true, seconds(1));
+  const std::string path = Checkpoints::open(folder_.path())->checkpoint_path(announce().key);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-100, std::ios::end);
+    file << "damage";
+  }
+  start();
+  announce_agent();
+  work();
+  EXPECT_THAT(said_, Contains(HasSubstr("digest")));
+  EXPECT_EQ(status().updates, first);
+  EXPECT_THAT(status().doing, HasSubstr("digest"));
+  // The damaged one does not push the good one out.
+  live(51, 60, Stage::Online);
+  work();
+  trainer_->save(now_, true, seconds(1));
+  auto previous = read_tensor_file(path + ".previous");
+  ASSERT_TRUE(previous);
+  EXPECT_EQ(previous->meta["learner"]["updates"], first);
+  EXPECT_TRUE(read_tensor_file(path));
+}
+
+TEST_F(TrainerTest, ACheckpointOfAnotherAgentIsRefused) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  trainer_->save(now_, true, seconds(1));
+  const Checkpoints files = *Checkpoints::open(folder_.path());
+  const std::string other = "resource-limits:/other";
+  std::filesystem::rename(files.checkpoint_path(announce().key), files.checkpoint_path(other));
+  start();
+  announce_agent(announce("limits_2", other));
+  work();
+  EXPECT_THAT(said_, Contains(HasSubstr("belongs to another agent")));
+  EXPECT_EQ(status("limits_2").updates, 0U);
+}
+
+TEST_F(TrainerTest, AnAgentWhoseShapeChangedStartsAgainAndSaysSo) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  link::Announce wider = announce();
+  wider.state_dim = 4;
+  trainer_->announce(wider, runs_["limits_1"], now_);
+  work();
+  EXPECT_THAT(said_, Contains(HasSubstr("not used: checkpoint")));
+  EXPECT_EQ(status().updates, 0U);
+  EXPECT_THAT(status().doing, HasSubstr("collecting: 0 of 20"));
+}
+
+TEST_F(TrainerTest, SettingsThatChangeBuildTheAgentAgainWithItsStateAndReplay) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  const auto before = status();
+  hello_.settings.replay_steps = 25;
+  trainer_->configure(hello_);
+  EXPECT_TRUE(trainer_->has_work(now_));
+  work();
+  EXPECT_EQ(status().updates, before.updates);
+  EXPECT_EQ(status().transitions, before.transitions);
+}
+
+TEST_F(TrainerTest, AnAgentThatLeavesIsSaved) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  const auto updates = status().updates;
+  trainer_->gone("limits_1", now_);
+  EXPECT_THAT(trainer_->statuses(), IsEmpty());
+  announce_agent(announce("limits_2"));  // the same container, started again
+  live(1, 1, Stage::Online, "limits_2");
+  work();
+  EXPECT_EQ(status("limits_2").updates, updates);
+}
+
+TEST_F(TrainerTest, NothingIsOfferedWhileFlashdIsAwayAndAllOfItAfterwards) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  trainer_->disconnected();
+  work();
+  EXPECT_THAT(offers(), IsEmpty());
+  announce_agent();
+  work();
+  EXPECT_EQ(offers().size(), 1U);
+}
+
+TEST_F(TrainerTest, AHundredAgentsLearnInTurnsWithinOneBudgetOfMemory) {
+  options_.replay_bytes = 1 << 20;
+  start();
+  hello_.settings.replay_steps = 100'000;
+  trainer_->configure(hello_);
+  std::vector<std::string> names;
+  for (int i = 0; i < 100; ++i) {
+    names.push_back("limits_" + std::to_string(i));
+    announce_agent(announce(names.back(), "resource-limits:/" + names.back()));
+  }
+  for (const std::string& name : names) live(1, 25, Stage::Online, name);
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(trainer_->work(now_));  // built, and one slice each
+  for (const std::string& name : names) EXPECT_EQ(status(name).updates, 8U) << name;
+  work();
+  EXPECT_EQ(offers().size(), 100U);
+  for (const std::string& name : names) EXPECT_EQ(status(name).updates, status("limits_0").updates) << name;
+}
+
+TEST_F(TrainerTest, ABacklogOfUpdatesIsCutAndCounted) {
+  options_.max_pending_updates = 50;
+  start();
+  announce_agent();
+  live(1, 1, Stage::Online);
+  work();
+  live(2, 50, Stage::Online);  // 49 transitions, 2 updates each
+  EXPECT_EQ(trainer_->counters().cut_updates, 48U);
+  work();
+  EXPECT_EQ(status().updates, 50U);
+}
+
+TEST_F(TrainerTest, FilesOfAgentsThatAreLongGoneAreRemoved) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  trainer_->gone("limits_1", now_);
+  const std::string path = Checkpoints::open(folder_.path())->checkpoint_path(announce().key);
+  trainer_->drop_unused(now_);
+  EXPECT_TRUE(std::filesystem::exists(path));  // the store knows it
+  ASSERT_TRUE(store_->replace_damaged("for the test", nullptr));
+  now_.wall = WallTime(std::chrono::system_clock::now().time_since_epoch());
+  trainer_->drop_unused(now_);
+  EXPECT_TRUE(std::filesystem::exists(path));  // not old enough
+  now_.wall += std::chrono::hours(24 * 31);
+  trainer_->drop_unused(now_);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace flash
