@@ -111,11 +111,18 @@ TEST_F(TrainerTest, OfflineLearnsAtTheEndOfEachEpisodeAndOffersWithAnEstimate) {
   ASSERT_EQ(made.size(), 1U);
   const PolicySnapshot& policy = made[0];
   EXPECT_EQ(policy.version, 1U);
-  EXPECT_TRUE(policy.estimate.given);
   EXPECT_EQ(policy.data_steps, 39U);
   EXPECT_EQ(policy.expires, now_.wall + seconds(100));
   EXPECT_TRUE(policy.validate(3, 2));
   EXPECT_THAT(policy.model, HasSubstr(std::to_string(status().updates) + " updates"));
+  EXPECT_FALSE(policy.estimate.given);  // 39 transitions say nothing yet
+  live(41, 260, Stage::Offline);
+  wait(seconds(10));
+  work();
+  const auto later = offers();
+  ASSERT_EQ(later.size(), 1U);
+  EXPECT_EQ(later[0].version, 2U);
+  EXPECT_TRUE(later[0].estimate.given);
 }
 
 TEST_F(TrainerTest, OnlineLearnsWithEachTrustedTransition) {
