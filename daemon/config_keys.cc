@@ -372,7 +372,7 @@ std::vector<ConfigKey> make_table() {
                      .type = KeyType::Text,
                      .check = check_user,
                      .form = "user name",
-                     .meaning = "Who may connect, beside root. The group of that name may use the socket."}));
+                     .meaning = "Who may connect, beside root. Its primary group may use the socket."}));
   const auto one_of = [&t](auto field, std::string_view pointer, std::vector<std::string_view> choices,
                            std::string_view meaning) {
     t.push_back(bound(

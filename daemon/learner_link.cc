@@ -1,6 +1,5 @@
 #include "daemon/learner_link.h"
 
-#include <grp.h>
 #include <pwd.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -85,22 +84,14 @@ std::vector<float> finite(const std::vector<float>& values) {
   return values;
 }
 
-std::optional<uid_t> uid_of(const std::string& user) {
+std::optional<uid_t> uid_of(const std::string& user, std::optional<gid_t>& group) {
   std::vector<char> buffer(16384);
   passwd entry = {};
   passwd* found = nullptr;
   if (getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found)
     return std::nullopt;
+  group = entry.pw_gid;
   return entry.pw_uid;
-}
-
-std::optional<gid_t> gid_of(const std::string& name) {
-  std::vector<char> buffer(16384);
-  group entry = {};
-  group* found = nullptr;
-  if (getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found)
-    return std::nullopt;
-  return entry.gr_gid;
 }
 
 }  // namespace
@@ -259,8 +250,9 @@ struct LearnerLink::Impl {
 void LearnerLink::Impl::listen(Now now) {
   if (listener || now.mono < listen_at) return;
   listen_at = now.mono + kListenRetry;
-  user = uid_of(options.user);
-  auto opened = link::Listener::listen(options.socket, gid_of(options.user));
+  std::optional<gid_t> group;
+  user = uid_of(options.user, group);
+  auto opened = link::Listener::listen(options.socket, group);
   if (!opened) {
     if (listen_trouble != opened.error().message()) {
       listen_trouble = opened.error().message();
