@@ -1,7 +1,10 @@
 // flash-bench: what flashd costs on this host. flash-bench --help.
+#include <unistd.h>
+
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <filesystem>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "bench/daemon_bench.h"
+#include "bench/program.h"
 #include "bench/tick_bench.h"
 
 namespace {
@@ -175,11 +179,7 @@ constexpr Option kDaemonOptions[] = {
 };
 
 int daemon(Arguments& a) {
-  if (a.daemon.program.empty()) {
-    std::error_code error;
-    auto beside = std::filesystem::read_symlink("/proc/self/exe", error).replace_filename("flashd");
-    a.daemon.program = std::filesystem::exists(beside, error) ? beside.string() : "/usr/sbin/flashd";
-  }
+  if (a.daemon.program.empty()) a.daemon.program = flash::bench::beside_or("flashd", "/usr/sbin/flashd");
   const auto measured = flash::bench::measure_daemon(a.daemon);
   if (!measured) {
     std::fprintf(stderr, "flash-bench: %s\n", measured.error().message().c_str());
@@ -192,6 +192,20 @@ int daemon(Arguments& a) {
       std::printf("%-16s %s\n", key.c_str(), value.dump().c_str());
   }
   return 0;
+}
+
+/// flash-bench-learner links libtorch, this program does not: so that it can be installed without.
+int learner(char** argv) {
+  const std::string program = flash::bench::beside_or("flash-bench-learner", "");
+  if (program.empty()) {
+    std::fprintf(
+        stderr,
+        "flash-bench: flash-bench-learner is not beside flash-bench: it comes with package flash-learner\n");
+    return kExitFailure;
+  }
+  execv(program.c_str(), argv);
+  std::fprintf(stderr, "flash-bench: %s: %s\n", program.c_str(), std::strerror(errno));
+  return kExitFailure;
 }
 
 struct Command {
@@ -216,6 +230,7 @@ void help() {
       std::printf("  %-22s %s\n", left.c_str(), std::string(o.help).c_str());
     }
   }
+  std::puts("\nlearner: policies, updates and flash-learner; flash-bench learner --help");
 }
 
 int usage(const std::string& what) {
@@ -232,6 +247,7 @@ int main(int argc, char** argv) {
     help();
     return 0;
   }
+  if (words[0] == "learner") return learner(argv + 1);
   for (const auto& command : kCommands) {
     if (command.name != words[0]) continue;
     Arguments arguments;

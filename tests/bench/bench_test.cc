@@ -57,6 +57,45 @@ TEST(FlashBench, LeavesNothingInSharedMemory) {
   EXPECT_FALSE(std::filesystem::exists(directory));
 }
 
+// Small figures that any machine reaches even when it is busy; the aims are in flash-bench(1)'s figures.
+TEST(FlashBenchLearner, PrintsTheKeysPeopleRead) {
+  const auto run = run_bench("learner --agents 4 --seconds 1 --python /nonexistent --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  ASSERT_TRUE(run.json.is_object()) << run.text;
+  for (const char* agents : {"1", "10", "100", "1000"})
+    for (const char* key : {"p50", "p99", "cold_p50", "cold_p99"})
+      EXPECT_GT(run.json["decision_us"][agents][key], 0) << agents << key;
+  EXPECT_LT(run.json["decision_us"]["1000"]["p50"], 1e6);
+  EXPECT_GT(run.json["decision_us"]["1000"]["p50"], run.json["decision_us"]["10"]["p50"]);
+  EXPECT_GT(run.json["snapshot_swap_us"]["p50"], 0);
+  for (const char* algorithm : {"ddpg", "q", "tabular-q", "td3+bc"}) {
+    EXPECT_GT(run.json["update_us"][algorithm], 0) << algorithm;
+    EXPECT_GE(run.json["update_p99_us"][algorithm], run.json["update_us"][algorithm]) << algorithm;
+  }
+  EXPECT_GT(run.json["rss_mib"], 1) << run.text;
+  EXPECT_GT(run.json["cpu_share"], 0);
+  EXPECT_EQ(run.json["learner"]["agents"], 4);
+  EXPECT_TRUE(run.json["vs_pytorch"]["update"].is_null());
+  EXPECT_EQ(run.json["pytorch"], "/nonexistent is not there");
+}
+
+TEST(FlashBenchLearner, SaysWhyThereIsNoFigure) {
+  const auto run = run_bench("learner --seconds 1 --learner /bin/false --python /bin/false --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  EXPECT_TRUE(run.json["rss_mib"].is_null());
+  EXPECT_THAT(run.json["learner"].get<std::string>(), HasSubstr("flash-learner ended"));
+  EXPECT_THAT(run.json["pytorch"].get<std::string>(), HasSubstr("ended with status 1"));
+}
+
+TEST(FlashBenchLearner, RefusesWhatItDoesNotKnow) {
+  for (const char* arguments : {"learner fly", "learner --fast", "learner --seconds", "learner --seconds 0",
+                                "learner --json=yes", "learner --learner flash-learner"}) {
+    const auto run = run_bench(arguments);
+    EXPECT_EQ(run.status, 2) << arguments;
+    EXPECT_THAT(run.text, HasSubstr("flash-bench learner --help"));
+  }
+}
+
 TEST(FlashBench, RefusesWhatItDoesNotKnow) {
   for (const char* arguments : {"", "fly", "tick --target 3", "tick --targets 0", "tick --targets 1,,2",
                                 "tick --targets", "tick --json=yes", "tick --mode fast"}) {
