@@ -101,7 +101,7 @@ class FakeDaemon {
       link::Step s;
       s.agent = a.agent;
       s.seq = seq_;
-      s.time_us = static_cast<std::int64_t>(1'700'000'000 + seq_) * 1'000'000;
+      s.time_us = begun_us_ + static_cast<std::int64_t>(seq_) * 1'000'000;
       s.episode = (seq_ - 1) / 100;
       s.step = static_cast<std::uint32_t>((seq_ - 1) % 100);
       s.end_of_episode = s.step == 99;
@@ -218,6 +218,11 @@ class FakeDaemon {
   std::map<std::string, std::uint64_t> stored_;
   std::uint64_t seq_ = 0, offers_ = 0, updates_ = 0;
   std::string blas_;
+  /// One step per second, the last of the backlog now: what is older than its limit the learner forgets.
+  std::int64_t begun_us_ = std::chrono::duration_cast<std::chrono::microseconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count() -
+                           kBacklog * 1'000'000LL;
 };
 
 }  // namespace

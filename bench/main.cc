@@ -203,6 +203,7 @@ int learner(char** argv) {
         "flash-bench: flash-bench-learner is not beside flash-bench: it comes with package flash-learner\n");
     return kExitFailure;
   }
+  argv[0] = const_cast<char*>(program.c_str());
   execv(program.c_str(), argv);
   std::fprintf(stderr, "flash-bench: %s: %s\n", program.c_str(), std::strerror(errno));
   return kExitFailure;
