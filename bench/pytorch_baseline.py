@@ -1,6 +1,6 @@
 """The PyTorch side of `flash-bench learner`: the same networks, the same batches, in plain idiomatic PyTorch on one
 thread. What flashd's own updates do beyond this (normalising the batch, clipping gradients, looking for divergence) is
-left out, in PyTorch's favour. Prints JSON: medians in microseconds.
+left out, in PyTorch's favour. Prints JSON: medians of CPU time in microseconds.
 
 Usage: pytorch_baseline.py '{"agents": 1000, "state": 7, "actions": 2, "frequency_state": 6, "levels": 10}'
 """
@@ -21,9 +21,9 @@ def median_us(work, rounds, warm_up):
         work()
     times = []
     for _ in range(rounds):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         work()
-        times.append((time.perf_counter() - begun) * 1e6)
+        times.append((time.thread_time() - begun) * 1e6)
     return statistics.median(times)
 
 
