@@ -108,16 +108,28 @@ struct Agent::Impl {
 
   bool ready() const { return replay.size() >= static_cast<std::size_t>(options.learning_starts); }
 
-  /// Measured again each time the data has doubled: in between the networks' inputs and outputs keep their
-  /// meaning, and at each change they are rewritten to compute the same.
+  /// The networks are rewritten to compute the same.
+  void rescale_to(Scaling to) {
+    std::visit([&](auto& l) { rescale(l, scaling, to); }, learner);
+    offline.rescale(scaling, to);
+    scaling = std::move(to);
+    last_finite = copy_parts(parts(learner));
+  }
+
+  /// Measured again each time the data has doubled; in between inputs and outputs keep their meaning.
   void rescale_when_due() {
     if (seen < 2 * measured_at) return;
     measured_at = seen;
-    const Scaling to = measure(replay, options.discount);
-    std::visit([&](auto& l) { rescale(l, scaling, to); }, learner);
-    offline.rescale(scaling, to);
-    scaling = to;
-    last_finite = copy_parts(parts(learner));
+    Scaling to = measure(replay, options.discount);
+    to.spread = scaling.spread;
+    rescale_to(std::move(to));
+  }
+
+  void use_spread(double spread) {
+    if (scaling.spread == spread) return;
+    Scaling to = scaling;
+    to.spread = spread;
+    rescale_to(std::move(to));
   }
 
   Losses update_online() {
@@ -216,6 +228,7 @@ UpdateReport Agent::learn_offline(int n) {
       return {update(*table, a.replay, a.scaling, a.random, true), 0};
     });
   }
+  a.use_spread(kOfflineSpread);
   // New networks bring their own scaling.
   n = a.offline.prepare(n, a.replay, a.learner, a.random);
   return a.learn(n, a.offline_updates, [&] {
@@ -231,6 +244,7 @@ UpdateReport Agent::learn_offline(int n) {
 
 UpdateReport Agent::learn_online(int n) {
   if (!impl_->ready()) return {};
+  impl_->use_spread(kOnlineSpread);
   impl_->rescale_when_due();
   return impl_->learn(n, impl_->online_updates, [&] { return impl_->update_online(); });
 }
@@ -262,10 +276,11 @@ PolicySnapshot Agent::snapshot() const {
   else
     p.exploration.epsilon = schedule(0.2, 0.02, impl_->own_steps);
   if (const auto* ddpg = std::get_if<Ddpg>(&impl_->learner)) {
-    p.actor = to_layers(ddpg->actor);
+    // The target's is the mean of the last few hundred actors: it does not swing with the last minibatches.
+    p.actor = to_layers(impl_->online_updates > 0 ? ddpg->target_actor : ddpg->actor);
     p.critic = to_layers(ddpg->critic);
   } else if (const auto* q = std::get_if<QLearning>(&impl_->learner)) {
-    p.actor = to_layers(q->q);
+    p.actor = to_layers(impl_->online_updates > 0 ? q->target_q : q->q);
     if (const Network* scores = impl_->offline.scores(); by_offline && scores != nullptr) {
       p.critic = std::move(p.actor);
       p.actor = to_layers(*scores);
@@ -338,7 +353,8 @@ TensorFile Agent::checkpoint() const {
                {"offline_updates", impl_->offline_updates},
                {"offline_in_seat", std::uint64_t{impl_->offline.in_seat()}},
                {"reward_mean", impl_->scaling.reward_mean},
-               {"reward_scale", impl_->scaling.reward_scale}};
+               {"reward_scale", impl_->scaling.reward_scale},
+               {"spread", impl_->scaling.spread}};
   put_numbers(file, "state_mean", impl_->scaling.mean);
   put_numbers(file, "state_scale", impl_->scaling.scale);
   for (const Part& part : parts(impl_->learner)) {
@@ -387,6 +403,7 @@ Result<void> Agent::restore(const TensorFile& file) {
   FLASH_CHECK(get_numbers(file, "state_scale", kLeastStateScale, scaling.scale));
   scaling.reward_mean = meta.number("reward_mean", -1e6);
   scaling.reward_scale = meta.number("reward_scale", kLeastRewardScale);
+  scaling.spread = meta.number("spread", kOfflineSpread);
   const std::uint64_t state = meta.count("random"), seen = meta.count("seen"),
                       own_steps = meta.count("own_steps"), measured_at = meta.count("measured_at"),
                       online = meta.count("online_updates"), offline = meta.count("offline_updates"),

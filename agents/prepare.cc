@@ -28,16 +28,15 @@ std::string prepare_libtorch(std::string& warning) {
   warning.clear();
   std::string blas;
   const std::string file = blas_file();
-  if (auto* config = reinterpret_cast<char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_config"))) {
+  // OpenBLAS may be loaded for some other library's sake while sgemm_ is the reference's: the file decides.
+  auto* config = reinterpret_cast<char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_config"));
+  if (config != nullptr && file.find("openblas") != std::string::npos) {
     // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY SkylakeX MAX_THREADS=64"
     const std::string text = config();
     const bool threads = text.find("SINGLE_THREADED") == std::string::npos;
     blas = text.substr(0, text.find(' ', text.find(' ') + 1)) + (threads ? " with threads" : " serial");
-    if (threads) {
-      if (auto* set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))
-        set(1);
-    }
-  } else if (file.find("libblas") != std::string::npos) {
+    if (auto* set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) set(1);
+  } else if (file.find("/blas/") != std::string::npos) {
     blas = "reference BLAS";
     warning =
         "the reference BLAS (" + file + ") is loaded, which makes learning slow: install libopenblas0-serial";

@@ -13,6 +13,7 @@ struct QLearningOptions {
   double rate = 1e-3;  // Table 10: 1e-4, too slow for one update per second
   double tau = 0.005;  // instead of Table 10's copy (1.0) every 10,000 steps
   std::vector<int> hidden = {64, 64};
+  bool layer_norm = true;  // hidden layers; not in the table
   bool double_q = true;
   double discount = 0.99;  // Table 10
 };

@@ -8,7 +8,11 @@ namespace flash {
 
 Scaling unscaled(int state_dim, double discount) {
   const auto n = static_cast<std::size_t>(state_dim);
-  return {std::vector<float>(n, 0.0F), std::vector<float>(n, 1.0F), 0, 1, discount};
+  Scaling s;
+  s.mean.assign(n, 0.0F);
+  s.scale.assign(n, 1.0F);
+  s.discount = discount;
+  return s;
 }
 
 Scaling measure(const Replay& replay, double discount) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <limits>
 
 namespace flash {
@@ -66,7 +67,7 @@ double update(TabularQ& t, std::span<const float> s_t, std::size_t level_t, doub
   const double y_t = r_tp1 + t.options.discount * best_tried(t, t.cells.of(s_tp1));
   const double error = y_t - t.q[at];
   t.visits[at] = std::min(t.visits[at] + 1, 1e6F);
-  const double rate = std::max(t.options.least_rate, 1.0 / t.visits[at]);
+  const double rate = std::max(t.options.least_rate, std::pow(double{t.visits[at]}, -0.7));
   t.q[at] = static_cast<float>(t.q[at] + rate * error);
   return error * error;
 }

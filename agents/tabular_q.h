@@ -24,13 +24,13 @@ struct Cells {
 };
 
 /// Entries as policy/observation_space.h orders them: IPS, IPS known, CPU use, place of the frequency, SLO
-/// preservation of latency and throughput. 900 cells.
+/// preservation of latency and throughput. 450 cells.
 Cells frequency_cells();
 inline constexpr int kFrequencyCellEntries = 6;
 
 struct TabularQOptions {
   int batch = 32;            // replayed transitions per update
-  double least_rate = 0.05;  // the learning rate falls as 1/visits of the entry to this
+  double least_rate = 0.01;  // the learning rate falls as visits^-0.7 of the entry to this
   double discount = 0.99;
 };
 
