@@ -7,7 +7,8 @@ namespace flash {
 QLearning make_q_learning(int state_dim, int levels, const QLearningOptions& options, Random& random) {
   QLearning l;
   l.options = options;
-  l.q = make_network(relu_mlp(state_dim, options.hidden, levels, Activation::Linear, options.layer_norm), random, 3e-3);
+  l.q = make_network(relu_mlp(state_dim, options.hidden, levels, Activation::Linear, options.layer_norm),
+                     random, 3e-3);
   l.target_q = copy_of(l.q);
   l.adam.rate = options.rate;
   return l;

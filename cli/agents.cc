@@ -77,8 +77,12 @@ json as_snapshots(const json& p) {
 json as_estimate(const json& p) {
   const json e = property(p, "OffPolicyEstimate");
   if (!e.is_array() || e.size() != 6 || e[0] == "") return nullptr;
-  return {{"method", e[0]},          {"learned", number_json(e[1])}, {"fallback", number_json(e[2])},
-          {"lower", number_json(e[3])}, {"upper", number_json(e[4])},   {"transitions", e[5]}};
+  return {{"method", e[0]},
+          {"learned", number_json(e[1])},
+          {"fallback", number_json(e[2])},
+          {"lower", number_json(e[3])},
+          {"upper", number_json(e[4])},
+          {"transitions", e[5]}};
 }
 
 struct KeyRow {
@@ -124,9 +128,12 @@ struct CompositeRow {
   json (*convert)(const json& properties);
 };
 constexpr std::array kCompositeKeys = {
-    CompositeRow{"stages", as_stages},       CompositeRow{"model", as_model},
-    CompositeRow{"reward_fallback", as_fallback_reward}, CompositeRow{"drift", as_drift},
-    CompositeRow{"snapshots", as_snapshots}, CompositeRow{"estimate", as_estimate},
+    CompositeRow{"stages", as_stages},
+    CompositeRow{"model", as_model},
+    CompositeRow{"reward_fallback", as_fallback_reward},
+    CompositeRow{"drift", as_drift},
+    CompositeRow{"snapshots", as_snapshots},
+    CompositeRow{"estimate", as_estimate},
 };
 
 constexpr const char* kProperties = "org.freedesktop.DBus.Properties";
@@ -159,8 +166,7 @@ json time_json(std::uint64_t microseconds) {
 
 json agent_json(const std::string& path, const json& properties) {
   json out = {{"path", path}};
-  for (const auto& row : kAgentKeys)
-    out[row.key] = row.convert(property(properties, row.property));
+  for (const auto& row : kAgentKeys) out[row.key] = row.convert(property(properties, row.property));
   for (const auto& row : kCompositeKeys) out[row.key] = row.convert(properties);
   return out;
 }

@@ -66,7 +66,8 @@ std::uint64_t count_of(const json& counters, const char* key) {
 std::vector<std::vector<Cell>> agent_rows(const json& agents) {
   std::vector<std::vector<Cell>> rows;
   std::vector<Cell> head;
-  for (const char* title : {"TARGET", "TASK", "MODE", "STAGE", "CONTROLLER", "REWARD", "MEAN", "FALLBACK", "MODEL", "KNOBS"})
+  for (const char* title :
+       {"TARGET", "TASK", "MODE", "STAGE", "CONTROLLER", "REWARD", "MEAN", "FALLBACK", "MODEL", "KNOBS"})
     head.push_back({title, Colour::Bold});
   rows.push_back(head);
   for (const auto& a : agents) {
@@ -103,8 +104,8 @@ Exit print_status(BusClient& bus, const Invocation& i, const Style& style) {
     const auto of = [&c](const char* key) { return std::to_string(count_of(c, key)); };
     rows.push_back({{"learning"},
                     {of("sent_steps") + " steps sent, " + of("acknowledged_steps") + " stored, " +
-                     of("dropped_steps") + " dropped; " + of("offers") + " policies offered, " + of("accepted") +
-                     " accepted, " + of("refused") + " refused"}});
+                     of("dropped_steps") + " dropped; " + of("offers") + " policies offered, " +
+                     of("accepted") + " accepted, " + of("refused") + " refused"}});
     if (const std::string last = text_of(s["learner_error"]); last != "-" && !last.empty())
       rows.push_back({{""}, {"last error: " + last, Colour::Yellow}});
   }

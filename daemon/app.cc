@@ -211,9 +211,7 @@ void App::offer_service() {
   callbacks.degraded = [this] { return degraded(); };
   callbacks.learner = [this] { return learner_ ? learner_->state() : std::string("switched off"); };
   callbacks.learner_error = [this] { return learner_ ? learner_->counters().last_error : std::string(); };
-  callbacks.learner_counters = [this] {
-    return learner_ ? to_list(learner_->counters()) : Counters();
-  };
+  callbacks.learner_counters = [this] { return learner_ ? to_list(learner_->counters()) : Counters(); };
   callbacks.learning = [this](TargetId id) { return learner_ ? learner_->doing(id) : std::string(); };
   callbacks.journal_counters = [this] { return counters(journal_.counters()); };
   callbacks.metrics_counters = [this] { return node_->metrics_counters(); };

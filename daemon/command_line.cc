@@ -128,8 +128,7 @@ Result<CommandLine> parse_command_line(std::span<const char* const> arguments) {
   if (line.root.empty() || line.root[0] != '/') return usage("--root takes an absolute directory");
   const bool replay = line.command == Command::Replay;
   if (replay && line.model.empty()) return usage("--replay needs --model FILE");
-  if (!replay && !(line.model + line.target).empty())
-    return usage("--model and --target go with --replay");
+  if (!replay && !(line.model + line.target).empty()) return usage("--model and --target go with --replay");
   if (replay && line.once) return usage("--replay and --once exclude each other");
   if (line.command == Command::Restore && line.once) return usage("--restore and --once exclude each other");
   return line;

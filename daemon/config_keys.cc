@@ -344,8 +344,9 @@ std::vector<ConfigKey> make_table() {
                                 .min = 1,
                                 .max = 1e6,
                                 .unit = "MiB",
-                                .meaning = "Size of all its files together; the oldest go first. 64 MiB hold four to twelve hours of one target at one tick per second, "
-"a few minutes of a hundred."}));
+                                .meaning = "Size of all its files together; the oldest go first. 64 MiB hold "
+                                           "four to twelve hours of one target at one tick per second, "
+                                           "a few minutes of a hundred."}));
   t.push_back(bound(FIELD(config.journal.directory),
                     {.pointer = "/journal/path",
                      .type = KeyType::Text,

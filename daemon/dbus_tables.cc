@@ -75,7 +75,9 @@ struct DbusTables {
   static int algorithm(sd_bus_message* m, const AgentView& v) {
     return put(m, v.snapshot ? v.snapshot->algorithm : "");
   }
-  static int model(sd_bus_message* m, const AgentView& v) { return put(m, v.snapshot ? v.snapshot->model : ""); }
+  static int model(sd_bus_message* m, const AgentView& v) {
+    return put(m, v.snapshot ? v.snapshot->model : "");
+  }
   static int model_steps(sd_bus_message* m, const AgentView& v) {
     return put(m, v.snapshot ? v.snapshot->data_steps : 0);
   }

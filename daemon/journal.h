@@ -2,8 +2,8 @@
 // (policy/decision_json.h without `words`), in one directory:
 //   decisions.jsonl           what is being written
 //   decisions.NNNNNNNN.jsonl  full ones, the highest number is the newest
-// flashd --replay reads them (daemon/journal_reader.h). Bounded by size: the oldest file goes first. A line is
-// 1.5 to 5 KiB: 64 MiB hold four to twelve hours of one target at one tick per second, a few minutes of a
+// flashd --replay reads them (daemon/journal_reader.h). Bounded by size: the oldest file goes first. A line
+// is 1.5 to 5 KiB: 64 MiB hold four to twelve hours of one target at one tick per second, a few minutes of a
 // hundred. docs/adr/0007-decision-journal.md.
 // Ownership: owns the open file. Nothing here may fail a tick: what cannot be written is counted and said.
 // Thread rule: one thread. Time is a parameter.

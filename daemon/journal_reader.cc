@@ -78,7 +78,8 @@ Result<Controller> controller_from_name(const json& v, const std::string& key) {
 
 Result<KnobKind> knob(const std::string& name, Task task, const std::string& key) {
   const auto kind = knob_from_name(name);
-  if (!kind || traits(*kind).task != task) return wrong(key + "." + name.substr(0, 64), "is no knob of the task");
+  if (!kind || traits(*kind).task != task)
+    return wrong(key + "." + name.substr(0, 64), "is no knob of the task");
   return *kind;
 }
 
@@ -106,7 +107,8 @@ Result<KnobContext> context(KnobKind kind, const json& v, const std::string& key
   if (c.upper < c.lower) return wrong(key + ".upper", "is below lower");
   const json& steps = member(v, "steps");
   if (steps.is_null()) return c;
-  if (!steps.is_array() || steps.size() > kJournalMaxSteps) return wrong(key + ".steps", "is not a short array");
+  if (!steps.is_array() || steps.size() > kJournalMaxSteps)
+    return wrong(key + ".steps", "is not a short array");
   for (const json& s : steps) {
     if (!s.is_number() || !std::isfinite(s.get<double>()) || s.get<double>() <= 0 ||
         (!c.steps.empty() && s.get<double>() <= c.steps.back()))
@@ -171,7 +173,8 @@ Result<JournalFile> open_file(const std::string& path) {
 Result<std::vector<JournalFile>> open_all(const std::string& directory) {
   std::vector<JournalFile> files;
   auto current = open_file(directory + "/" + std::string(kJournalCurrent));
-  if (!current && !current.error().is(std::errc::no_such_file_or_directory)) return std::move(current).error();
+  if (!current && !current.error().is(std::errc::no_such_file_or_directory))
+    return std::move(current).error();
   std::vector<std::pair<std::uint64_t, std::string>> full;
   std::error_code ec;
   for (std::filesystem::directory_iterator it(directory, ec), end; !ec && it != end; it.increment(ec))
@@ -180,11 +183,13 @@ Result<std::vector<JournalFile>> open_all(const std::string& directory) {
   std::sort(full.begin(), full.end());
   for (const auto& [n, path] : full) {
     auto file = open_file(path);
-    if (!file && file.error().is(std::errc::no_such_file_or_directory)) continue;  // the oldest, deleted since
+    if (!file && file.error().is(std::errc::no_such_file_or_directory))
+      continue;  // the oldest, deleted since
     if (!file) return std::move(file).error();
     files.push_back(std::move(*file));
   }
-  if (current && (files.empty() || files.back().inode != current->inode)) files.push_back(std::move(*current));
+  if (current && (files.empty() || files.back().inode != current->inode))
+    files.push_back(std::move(*current));
   if (files.empty())
     return Error(std::errc::no_such_file_or_directory,
                  directory + ": has no journal (decisions.jsonl, decisions.NNNNNNNN.jsonl)");

@@ -175,10 +175,10 @@ void Node::drain_metrics() {
 std::vector<std::pair<std::string, std::uint64_t>> Node::metrics_counters() const {
   if (!impl_->statsd) return {};
   const StatsdCounters& c = impl_->statsd->counters();
-  return {{"datagrams", c.datagrams},   {"bytes", c.bytes},         {"lines", c.lines},
-          {"used", c.used},             {"unused", c.unused},       {"unassigned", c.unassigned},
-          {"refused", c.refused},       {"events", c.events},       {"malformed", c.malformed},
-          {"truncated", c.truncated},   {"dropped", c.dropped}};
+  return {{"datagrams", c.datagrams}, {"bytes", c.bytes},    {"lines", c.lines},
+          {"used", c.used},           {"unused", c.unused},  {"unassigned", c.unassigned},
+          {"refused", c.refused},     {"events", c.events},  {"malformed", c.malformed},
+          {"truncated", c.truncated}, {"dropped", c.dropped}};
 }
 
 TickReport Node::tick(Now now) {

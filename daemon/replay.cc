@@ -35,7 +35,8 @@ std::string plain(std::string_view text) {
 }
 
 const KnobContext* find(const std::vector<KnobContext>& contexts, KnobKind kind) {
-  const auto it = std::find_if(contexts.begin(), contexts.end(), [kind](const auto& c) { return c.knob == kind; });
+  const auto it =
+      std::find_if(contexts.begin(), contexts.end(), [kind](const auto& c) { return c.knob == kind; });
   return it == contexts.end() ? nullptr : &*it;
 }
 
@@ -168,8 +169,8 @@ Result<void> Replay::take(const JournalEntry& e) {
   bool compared = false, differs = false;
   for (const KnobContext& c : e.contexts) {
     if (!d.replayed.has(c.knob) || !std::isfinite(c.upper)) continue;
-    // Who proposed nothing for a knob left it where it was. What is outside of the range (or "no limit") would
-    // have been brought to its end by the guards.
+    // Who proposed nothing for a knob left it where it was. What is outside of the range (or "no limit")
+    // would have been brought to its end by the guards.
     const Action& from = e.proposed.has(c.knob) ? e.proposed : e.current;
     if (!from.has(c.knob)) continue;
     const double was = std::clamp(from[c.knob], c.lower, c.upper), is = d.replayed[c.knob];
@@ -236,12 +237,11 @@ Result<ReplayReport> Replay::finish(JournalRead read) && {
   if (report_.other_task + report_.other_target == read.lines)
     return Error(std::errc::invalid_argument,
                  "the model is for the task " + std::string(to_string(report_.task)) + ", the decisions of " +
-                     options_.journal + (options_.target.empty() ? "" : " of target '" + options_.target + "'") +
-                     " are not");
-  return Error(std::errc::invalid_argument, journal + "nothing can be replayed: " +
-                                                std::to_string(report_.no_state) +
-                                                " decisions have no state, " + std::to_string(report_.no_knob) +
-                                                " no knob to compare");
+                     options_.journal +
+                     (options_.target.empty() ? "" : " of target '" + options_.target + "'") + " are not");
+  return Error(std::errc::invalid_argument,
+               journal + "nothing can be replayed: " + std::to_string(report_.no_state) +
+                   " decisions have no state, " + std::to_string(report_.no_knob) + " no knob to compare");
 }
 
 json number(double v) {
@@ -287,8 +287,7 @@ json to_json(const ReplayReport& r) {
                   {"algorithm", r.algorithm},
                   {"model", r.model},
                   {"task", std::string(to_string(r.task))}};
-  out["journal"] = {
-      {"files", r.read.files}, {"lines", r.read.lines}, {"half_lines", r.read.half_lines}};
+  out["journal"] = {{"files", r.read.files}, {"lines", r.read.lines}, {"half_lines", r.read.half_lines}};
   out["decisions"] = r.all.decisions;
   out["differ"] = r.all.differ;
   out["explored"] = r.explored;
@@ -304,10 +303,10 @@ json to_json(const ReplayReport& r) {
     knobs[std::string(row.name)].update(
         {{"unit", std::string(row.unit)}, {"mean_difference", k.mean()}, {"max_difference", k.max}});
   }
-  out["level_agreement"] =
-      r.task == Task::CpuFrequency
-          ? json(static_cast<double>(r.same_level) / static_cast<double>(std::max<std::uint64_t>(r.all.decisions, 1)))
-          : json(nullptr);
+  out["level_agreement"] = r.task == Task::CpuFrequency
+                               ? json(static_cast<double>(r.same_level) /
+                                      static_cast<double>(std::max<std::uint64_t>(r.all.decisions, 1)))
+                               : json(nullptr);
   out["critic"] = r.valued == 0 ? json(nullptr)
                                 : json({{"decisions", r.valued},
                                         {"recorded", number(r.recorded_value)},
@@ -370,7 +369,9 @@ std::string to_text(const ReplayReport& r) {
     appendf(out, "the same level: %.1f %%\n",
             100.0 * static_cast<double>(r.same_level) / static_cast<double>(r.all.decisions));
   if (r.valued > 0)
-    appendf(out, "the policy's critic expects %.3f of what it would do, %.3f of what was proposed (discounted reward)\n",
+    appendf(out,
+            "the policy's critic expects %.3f of what it would do, %.3f of what was proposed (discounted "
+            "reward)\n",
             r.replayed_value, r.recorded_value);
   if (r.explored > 0) out += plural(r.explored, "recorded decision") + " had been varied to explore\n";
   if (r.not_trusted > 0) out += plural(r.not_trusted, "state") + " not trusted\n";
@@ -381,12 +382,11 @@ std::string to_text(const ReplayReport& r) {
   skipped(r.other_target, "of other targets");
   skipped(r.no_state, "without a state");
   skipped(r.no_knob, "without a knob to compare");
-  if (r.read.half_lines > 0)
-    out += plural(r.read.half_lines, "last line") + " without an end left out\n";
+  if (r.read.half_lines > 0) out += plural(r.read.half_lines, "last line") + " without an end left out\n";
   if (!r.largest.empty()) out += "\nThe largest differences:\n";
   for (const ReplayDifference& d : r.largest) {
-    out += plain(d.entry.time) + " " + plain(d.entry.target) + ", decision " + std::to_string(d.entry.seq) + " (" +
-           std::string(to_string(d.entry.controller)) + (d.entry.explored ? ", explored" : "") + "):";
+    out += plain(d.entry.time) + " " + plain(d.entry.target) + ", decision " + std::to_string(d.entry.seq) +
+           " (" + std::string(to_string(d.entry.controller)) + (d.entry.explored ? ", explored" : "") + "):";
     for (const auto& row : knob_table()) {
       if (!d.replayed.has(row.kind) || !d.recorded.has(row.kind)) continue;
       out += " " + std::string(row.name) + " ";

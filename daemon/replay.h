@@ -1,7 +1,7 @@
-// Purpose: flashd --replay: what would another policy have decided? Every recorded decision's state goes through
-// the policy, its outputs become knob values in the ranges of then (policy/learning_view.h, as in the loop), and
-// both are compared. No hardware, no root, no bus.
-// Ownership: values. Thread rule: none needed; reads the files it is given, writes none.
+// Purpose: flashd --replay: what would another policy have decided? Every recorded decision's state goes
+// through the policy, its outputs become knob values in the ranges of then (policy/learning_view.h, as in the
+// loop), and both are compared. No hardware, no root, no bus. Ownership: values. Thread rule: none needed;
+// reads the files it is given, writes none.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@
 namespace flash {
 
 struct ReplayOptions {
-  std::string journal;  // a file or a journal's directory
-  std::string model;    // tensor file of kind "policy"
-  std::string target;   // only this one (target, agent, cgroup or application); empty: all
+  std::string journal;       // a file or a journal's directory
+  std::string model;         // tensor file of kind "policy"
+  std::string target;        // only this one (target, agent, cgroup or application); empty: all
   std::size_t largest = 10;  // differences that are explained
 };
 
@@ -40,7 +40,7 @@ struct ReplayDifference {
   JournalEntry entry;
   Action recorded, replayed;
   double distance = 0;  // of the knob that differs most, as share of its range (limits: of the geometric one)
-  KnobKind knob = KnobKind::CpuLimit;  // that one
+  KnobKind knob = KnobKind::CpuLimit;             // that one
   double recorded_value = 0, replayed_value = 0;  // the critic's, of both actions; NaN without a critic
   std::vector<Attribution> attributions;          // of the output that moved `knob`, most important first
 };
@@ -51,12 +51,12 @@ struct ReplayReport {
   Task task = Task::ResourceLimits;
   JournalRead read;
   ReplayCount all;
-  std::array<ReplayCount, 3> by_controller;     // by Controller: who proposed then
-  std::uint64_t explored = 0;                   // of all: what was proposed had been varied on purpose
-  std::uint64_t not_trusted = 0;                // of all: with a state that was not trusted
+  std::array<ReplayCount, 3> by_controller;  // by Controller: who proposed then
+  std::uint64_t explored = 0;                // of all: what was proposed had been varied on purpose
+  std::uint64_t not_trusted = 0;             // of all: with a state that was not trusted
   std::array<ReplayKnob, kKnobCount> knobs;
-  std::uint64_t same_level = 0;                 // cpu-frequency: of all
-  std::uint64_t valued = 0;                     // decisions that the critic could judge
+  std::uint64_t same_level = 0;                   // cpu-frequency: of all
+  std::uint64_t valued = 0;                       // decisions that the critic could judge
   double recorded_value = 0, replayed_value = 0;  // means over those, discounted reward
   /// Not replayed: of the other task, of other targets, without a state, without a knob to compare.
   std::uint64_t other_task = 0, other_target = 0, no_state = 0, no_knob = 0;

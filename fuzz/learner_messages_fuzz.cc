@@ -1,5 +1,5 @@
-// What comes over the learner's socket, the first byte says from which end: an error of one printable line, or
-// a message within the bounds that says the same when it is written and read again.
+// What comes over the learner's socket, the first byte says from which end: an error of one printable line,
+// or a message within the bounds that says the same when it is written and read again.
 #include <cstdint>
 #include <string_view>
 

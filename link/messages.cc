@@ -110,8 +110,8 @@ Result<void> check(const Announce& m) {
   c.range("state_dim", m.state_dim, 1, kMaxDim);
   c.range("action_dim", m.action_dim, 1, kMaxDim);
   if (m.state_names.size() != m.state_dim)
-    c.fail("state_names", std::to_string(m.state_names.size()) + " names for a state of " +
-                              std::to_string(m.state_dim));
+    c.fail("state_names",
+           std::to_string(m.state_names.size()) + " names for a state of " + std::to_string(m.state_dim));
   for (const std::string& name : m.state_names) c.name("state_names", name);
   return c.result();
 }
@@ -411,11 +411,11 @@ std::string encode_any(const Message& message) {
 std::size_t utf8_sequence(std::string_view text) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned first = byte(0);
-  const std::size_t n = first < 0x80                      ? 1
-                        : first >= 0xc2 && first <= 0xdf  ? 2
-                        : first >= 0xe0 && first <= 0xef  ? 3
-                        : first >= 0xf0 && first <= 0xf4  ? 4
-                                                          : 0;
+  const std::size_t n = first < 0x80                     ? 1
+                        : first >= 0xc2 && first <= 0xdf ? 2
+                        : first >= 0xe0 && first <= 0xef ? 3
+                        : first >= 0xf0 && first <= 0xf4 ? 4
+                                                         : 0;
   if (n == 0 || n > text.size()) return 0;
   for (std::size_t k = 1; k < n; ++k)
     if ((byte(k) & 0xc0) != 0x80) return 0;
@@ -501,8 +501,8 @@ std::size_t count_entries(const json& j) {
 
 Result<json> parse(std::string_view bytes) {
   if (bytes.size() > kMaxMessage)
-    return Error(std::errc::message_size, std::to_string(bytes.size()) + " bytes, at most " +
-                                              std::to_string(kMaxMessage));
+    return Error(std::errc::message_size,
+                 std::to_string(bytes.size()) + " bytes, at most " + std::to_string(kMaxMessage));
   FLASH_TRY(const std::size_t entries, scan(bytes));
   json j = json::from_cbor(bytes.begin(), bytes.end(), true, false);
   if (!j.is_object()) return invalid("not a map with text keys");
@@ -541,8 +541,8 @@ class Fields {
     const json* j = find(key);
     if (j && !j->is_array()) return fail(key, "not a list"), nullptr;
     if (j && j->size() > max)
-      return fail(key, std::to_string(j->size()) + " " + std::string(unit) + ", at most " +
-                           std::to_string(max)),
+      return fail(key,
+                  std::to_string(j->size()) + " " + std::string(unit) + ", at most " + std::to_string(max)),
              nullptr;
     return j;
   }

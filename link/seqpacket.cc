@@ -28,8 +28,8 @@ int new_socket() {
   return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-/// A message must fit as a whole. Beyond net.core.wmem_max only with CAP_NET_ADMIN; the default there (212992)
-/// is less than kMaxMessage, but the kernel doubles what is asked for.
+/// A message must fit as a whole. Beyond net.core.wmem_max only with CAP_NET_ADMIN; the default there
+/// (212992) is less than kMaxMessage, but the kernel doubles what is asked for.
 void size_buffers(int fd) {
   const int bytes = static_cast<int>(kMaxMessage);
   if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
@@ -104,8 +104,8 @@ Result<std::optional<std::string>> Connection::receive() {
   if (static_cast<std::size_t>(size) > kMaxMessage) {
     char byte = 0;
     (void)recv(fd_, &byte, 1, MSG_DONTWAIT);  // away with it
-    return Error(std::errc::message_size, "a message of " + std::to_string(size) + " bytes, at most " +
-                                              std::to_string(kMaxMessage));
+    return Error(std::errc::message_size,
+                 "a message of " + std::to_string(size) + " bytes, at most " + std::to_string(kMaxMessage));
   }
   std::string message(static_cast<std::size_t>(size), '\0');
   const ssize_t got = recv(fd_, message.data(), message.size(), MSG_TRUNC | MSG_DONTWAIT);
@@ -135,8 +135,7 @@ Result<Listener> Listener::listen(const std::string& path, std::optional<gid_t> 
   if (lstat(path.c_str(), &st) == 0) {
     if (!S_ISSOCK(st.st_mode)) return Error::from_errno(EEXIST, path + " is not a socket");
     auto probe = Connection::connect(path);
-    if (probe || !probe.error().is(std::errc::connection_refused))
-      return Error::from_errno(EADDRINUSE, path);
+    if (probe || !probe.error().is(std::errc::connection_refused)) return Error::from_errno(EADDRINUSE, path);
     if (unlink(path.c_str()) != 0) return Error::from_errno(errno, "unlink " + path);
   }
   Listener listener;

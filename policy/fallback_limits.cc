@@ -249,7 +249,7 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
     growth_.add(in.now, kGrowthWindow_s, (used.value - *last_used_) / seconds(in.now - last_used_at_));
   last_used_ = used.value;
   last_used_at_ = in.now;
-  const double room = used.value + kGrowthSeconds * std::max(0.0, growth_.max(in.now, kGrowthWindow_s));
+  const double room = used.value + growth_room(in.now);
 
   // Run into the limit: the peaks cannot show what the target would have used.
   const bool oom = o[Signal::MemoryOomKills].value_or(0) > 0;
@@ -302,6 +302,10 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
       out += ", wider while the history is short";
     out += ").";
   }
+}
+
+double LimitsFallback::growth_room(Duration now) {
+  return kGrowthSeconds * std::max(0.0, growth_.max(now, kGrowthWindow_s));
 }
 
 }  // namespace flash

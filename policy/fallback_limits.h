@@ -96,6 +96,10 @@ class LimitsFallback {
   /// sentence per managed knob to `explanation`.
   void decide(const LimitsInput& input, Action& proposed, std::string& explanation);
 
+  /// Bytes above the working set that a memory limit keeps free, whoever decides: some seconds of the fastest
+  /// growth of the last minutes. On v1 a limit is hard, and running into it kills.
+  double growth_room(Duration now);
+
  private:
   void decide_cpu(const LimitsInput& input, Action& proposed, std::string& explanation);
   void decide_memory(const LimitsInput& input, Action& proposed, std::string& explanation);

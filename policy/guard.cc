@@ -32,11 +32,17 @@ double effective(const GuardInput& in, double value) {
 double memory_floor(const GuardInput& in, std::string& why) {
   const Sample& used = (*in.observation)[Signal::MemoryWorkingSet];
   const Sample& charged = (*in.observation)[Signal::MemoryUsage];
-  const double in_use = used.usable() ? used.value * kWorkingSetMargin : 0;
+  const double in_use =
+      used.usable() ? std::max(used.value * kWorkingSetMargin, used.value + in.growth_room) : 0;
   const double at_once = charged.usable() ? charged.value - kReclaimAtOnce : 0;
   if (in_use >= at_once) {
     why = "the working set is ";
     append_value(why, in.knob, used.value_or(0));
+    if (in.growth_room > used.value_or(0) * (kWorkingSetMargin - 1)) {
+      why += " and lately grew so fast that ";
+      append_value(why, in.knob, in.growth_room);
+      why += " are kept free";
+    }
     return in_use;
   }
   why = "of the ";

@@ -44,6 +44,7 @@ struct GuardInput {
   const NodeCapacity* node = nullptr;
   const FlapRecord* flaps = nullptr;
   std::uint64_t step = 0;  // decisions so far
+  double growth_room = 0;  // MemoryLimit: bytes above the working set, LimitsFallback::growth_room()
 };
 
 /// One guard: returns the value it allows (the proposed one: no objection) and, if another, why.
@@ -55,8 +56,9 @@ struct Guard {
 /// In order of asking: pressure, slew, flap, bounds. Bounds come last: whatever the others say, no knob
 /// leaves its range (a value that is outside at the start is brought in at once).
 ///  - pressure: a starving target's limit is not cut (CPU: PSI some, where that is missing the throttled
-///    share; memory: PSI full), and no memory limit goes below the working set. Frequency has no floor here:
-///    its fallback and reward look at the SLO, and waiting for a CPU says nothing about its speed.
+///    share; memory: PSI full), and no memory limit goes below the working set with room for its recent
+///    growth. Frequency has no floor here: its fallback and reward look at the SLO, and waiting for a CPU
+///    says nothing about its speed.
 ///  - slew: at most +max_step_up, -max_step_down of the value per step; "no limit" counts as the whole node;
 ///    a frequency may always go one hardware step.
 ///  - flap: beyond the budget of direction reversals only a starving target's limit may grow.

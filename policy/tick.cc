@@ -338,6 +338,7 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
   in.rule = a.rule.get();
   in.node = &options.capacity;
   in.step = a.seq;
+  in.growth_room = a.limits.growth_room(d.at.mono);
   for (const KnobView& k : knobs) {
     if (!d.proposed.has(k.kind) || !d.current.has(k.kind)) continue;
     in.knob = k.kind;

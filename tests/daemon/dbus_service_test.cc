@@ -272,8 +272,9 @@ TEST_F(DbusServiceTest, ShowsTheLearnedPolicyAndWhatWasRefused) {
   const char* method = nullptr;
   double learned = 0, fallback = 0, lower = 0, upper = 0;
   std::uint64_t transitions = 0;
-  ASSERT_GT(sd_bus_message_read(*a, "v", "(sddddt)", &method, &learned, &fallback, &lower, &upper, &transitions),
-            0);
+  ASSERT_GT(
+      sd_bus_message_read(*a, "v", "(sddddt)", &method, &learned, &fallback, &lower, &upper, &transitions),
+      0);
   EXPECT_STREQ(method, "fqe");
   EXPECT_NEAR(learned, 0.8, 1e-6);
   EXPECT_NEAR(lower, -0.01, 1e-6);

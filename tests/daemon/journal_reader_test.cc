@@ -88,7 +88,8 @@ TEST(JournalLine, NamesTheKeyThatIsWrong) {
     ASSERT_FALSE(e) << row.pointer << " " << row.value;
     EXPECT_THAT(e.error().message(), HasSubstr(row.message));
   }
-  for (const char* text : {"", "[]", "{", "null", "\x00\xff", "{\"seq\":1}"}) EXPECT_FALSE(parse_journal_line(text));
+  for (const char* text : {"", "[]", "{", "null", "\x00\xff", "{\"seq\":1}"})
+    EXPECT_FALSE(parse_journal_line(text));
 }
 
 class JournalFilesTest : public testing::Test {

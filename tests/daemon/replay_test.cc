@@ -121,8 +121,7 @@ class ReplayTest : public testing::Test {
     }
     Now now{std::chrono::seconds(100), WallTime(std::chrono::seconds(1'700'000'000))};
     ASSERT_TRUE(loop.add_target(now, target, rule));
-    const auto offered =
-        loop.offer_snapshot(now, target.id, std::make_shared<const PolicySnapshot>(policy));
+    const auto offered = loop.offer_snapshot(now, target.id, std::make_shared<const PolicySnapshot>(policy));
     ASSERT_TRUE(offered) << offered.error().message();
     for (std::uint64_t i = 0; i < kSteps; ++i) {
       now.mono += std::chrono::seconds(1);
@@ -222,7 +221,8 @@ TEST_F(ReplayTest, WhatIsNoModelOrNoJournalIsSaid) {
   record(random_policy(Task::ResourceLimits, 1, 3, false));
   std::ofstream(folder_ + "/text") << "hello";
   EXPECT_THAT(replay({journal(), folder_ + "/text", "", 10}).error().message(), HasSubstr("/text"));
-  EXPECT_TRUE(replay({journal(), folder_ + "/none", "", 10}).error().is(std::errc::no_such_file_or_directory));
+  EXPECT_TRUE(
+      replay({journal(), folder_ + "/none", "", 10}).error().is(std::errc::no_such_file_or_directory));
   const std::string good = model(random_policy(Task::ResourceLimits, 1, 3, false));
   EXPECT_THAT(replay({folder_ + "/nowhere", good, "", 10}).error().message(), HasSubstr("/nowhere"));
   EXPECT_THAT(replay({folder_, good, "", 10}).error().message(), HasSubstr("has no journal"));
@@ -309,7 +309,8 @@ TEST_F(ReplayTest, TheProgramEndsAsItsManPageSays) {
   record(random_policy(Task::ResourceLimits, 1, 3, true));
   const auto flashd = [this](const std::string& arguments, std::string& out) {
     const std::string path = folder_ + "/out";
-    const int status = std::system((std::string(FLASH_BINARY_DIR) + "/bin/flashd " + arguments + " >" + path + " 2>&1").c_str());
+    const int status = std::system(
+        (std::string(FLASH_BINARY_DIR) + "/bin/flashd " + arguments + " >" + path + " 2>&1").c_str());
     std::ifstream in(path);
     out.assign(std::istreambuf_iterator<char>(in), {});
     return WEXITSTATUS(status);

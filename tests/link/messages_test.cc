@@ -247,9 +247,10 @@ TEST(LinkMessages, DeepAndIndefiniteMessagesAreRefused) {
 
 TEST(LinkMessages, DeclaredLengthsAreNotBelieved) {
   using namespace std::string_literals;
-  for (const std::string& bytes : {"\x9b\x00\x00\x00\xff\xff\xff\xff\xff"s, "\x9b\xff\xff\xff\xff\xff\xff\xff\xff"s,
-                                   "\xbb\x80\x00\x00\x00\x00\x00\x00\x01"s, "\x5a\xff\xff\xff\xff"s,
-                                   "\x7b\x7f\xff\xff\xff\xff\xff\xff\xff"s})
+  for (const std::string& bytes :
+       {"\x9b\x00\x00\x00\xff\xff\xff\xff\xff"s, "\x9b\xff\xff\xff\xff\xff\xff\xff\xff"s,
+        "\xbb\x80\x00\x00\x00\x00\x00\x00\x01"s, "\x5a\xff\xff\xff\xff"s,
+        "\x7b\x7f\xff\xff\xff\xff\xff\xff\xff"s})
     EXPECT_THAT(error_up(bytes), HasSubstr("a length beyond the message"));
   EXPECT_THAT(error_up(""), HasSubstr("the message ends early"));
   EXPECT_THAT(error_up("\x1b\x00"s), HasSubstr("the message ends early"));

@@ -48,8 +48,12 @@ inline std::vector<Down> sample_down() {
   other.time_us = -5;
   other.state = other.action = other.fallback = {};
   other.reward = -0.5f;
-  return {hello, announce, Gone{"limits_4711"}, Steps{{sample_step(), other}},
-          Verdict{"limits_4711", 3, false, "version 3 is not above 5"}, Verdict{"limits_4711", 6, true, ""}};
+  return {hello,
+          announce,
+          Gone{"limits_4711"},
+          Steps{{sample_step(), other}},
+          Verdict{"limits_4711", 3, false, "version 3 is not above 5"},
+          Verdict{"limits_4711", 6, true, ""}};
 }
 
 inline std::vector<Up> sample_up() {

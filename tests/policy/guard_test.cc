@@ -170,6 +170,17 @@ TEST_F(Pressure, PageCacheIsReclaimedInPieces) {
   EXPECT_DOUBLE_EQ(ask(130 * kMiB), 8000 * kMiB) << "nothing to reclaim: only the slew rate counts";
 }
 
+TEST_F(Pressure, ALimitKeepsRoomForRecentGrowth) {
+  in.knob = KnobKind::MemoryLimit;
+  in.range = {64 * kMiB, 2048 * kMiB};
+  in.current = 400 * kMiB;
+  observation[Signal::MemoryWorkingSet] = Sample::good(100 * kMiB);
+  in.growth_room = 260 * kMiB;
+  EXPECT_DOUBLE_EQ(apply_guards(in, 330 * kMiB, verdicts), 360 * kMiB);
+  ASSERT_EQ(verdicts.size(), 1U);
+  EXPECT_NE(verdicts[0].reason.find("are kept free"), std::string::npos) << verdicts[0].reason;
+}
+
 TEST_F(Flap, KeepsTheKnobStillBeyondItsBudget) {
   rule.guards.flap_budget = 3;
   int direction = 1;
