@@ -10,7 +10,7 @@ namespace flash {
 
 struct QLearningOptions {
   int batch = 32;      // Table 10
-  double rate = 1e-3;  // Table 10: 1e-4, too slow for one update per second
+  double rate = 3e-3;  // Table 10: 1e-4, too slow for one update per second
   double tau = 0.005;  // instead of Table 10's copy (1.0) every 10,000 steps
   std::vector<int> hidden = {64, 64};
   bool layer_norm = true;  // hidden layers; not in the table
