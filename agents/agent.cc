@@ -24,8 +24,8 @@ Result<void> check(const AgentSpaces& spaces, const AgentOptions& o) {
   if (spaces.action_dim < 1 || spaces.action_dim > 256) return invalid("action_dim is not within 1 to 256");
   if (o.limits_offline != "td3+bc" && o.limits_offline != "bcq")
     return invalid("limits_offline: '" + o.limits_offline + "' is neither td3+bc nor bcq");
-  if (o.frequency_offline != "iql" && o.frequency_offline != "bcq")
-    return invalid("frequency_offline: '" + o.frequency_offline + "' is neither iql nor bcq");
+  if (o.frequency_offline != "td3+bc" && o.frequency_offline != "iql" && o.frequency_offline != "bcq")
+    return invalid("frequency_offline: '" + o.frequency_offline + "' is none of td3+bc, iql, bcq");
   if (o.frequency_algorithm != "q-learning" && o.frequency_algorithm != "tabular-q")
     return invalid("frequency_algorithm: '" + o.frequency_algorithm +
                    "' is neither q-learning nor tabular-q");
@@ -281,9 +281,9 @@ PolicySnapshot Agent::snapshot() const {
     p.critic = to_layers(ddpg->critic);
   } else if (const auto* q = std::get_if<QLearning>(&impl_->learner)) {
     p.actor = to_layers(impl_->online_updates > 0 ? q->target_q : q->q);
-    if (const Network* scores = impl_->offline.scores(); by_offline && scores != nullptr) {
+    if (auto scores = impl_->offline.scores(); by_offline && !scores.empty()) {
       p.critic = std::move(p.actor);
-      p.actor = to_layers(*scores);
+      p.actor = std::move(scores);
     }
   } else {
     const TabularQ& table = std::get<TabularQ>(impl_->learner);

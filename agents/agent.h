@@ -24,7 +24,7 @@ struct AgentSpaces {
 /// Hyperparameters: FLASH Table 8 (DDPG) and Table 10 (Q-learning); deviations say why.
 struct AgentOptions {
   std::string limits_offline = "td3+bc";           // "td3+bc", "bcq"
-  std::string frequency_offline = "iql";           // "iql", "bcq"
+  std::string frequency_offline = "td3+bc";        // "td3+bc", "iql", "bcq"
   std::string frequency_algorithm = "q-learning";  // "q-learning", "tabular-q"
   bool double_q = true;
   double discount = 0.99;

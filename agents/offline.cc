@@ -21,9 +21,8 @@ void put_into(Ddpg& ddpg, const Bcq& bcq) {
   soft_update(ddpg.target_critic, bcq.target_q1, 1);
 }
 
-void put_into(QLearning& q, Adam& adam, const Network& values, const Network& scores, double support,
-              const Minibatch& batch) {
-  descend(q.q, adam, hand_over_loss(q, values, scores, support, batch.s_t));
+void put_into(QLearning& q, Adam& adam, const at::Tensor& values, const at::Tensor& s_t) {
+  descend(q.q, adam, at::mse_loss(mlp(q.q, s_t), values));
   soft_update(q.target_q, q.q, 1);
 }
 
@@ -41,13 +40,15 @@ int Offline::prepare(int n, const Replay& replay, const OnlineLearner& learner, 
       if (options_.limits_offline == "bcq")
         next_->method = make_bcq(made, replay, {}, random);
       else
-        next_->method = make_td3_bc(made, replay, {}, random);
+        next_->method = make_td3_bc(made, replay, 0, {}, random);
       next_->learner = std::move(made);
     } else {
       const auto& q = std::get<QLearning>(learner);
       const int levels = q.q.spec.outputs();
       if (options_.frequency_offline == "bcq")
         next_->method = make_discrete_bcq(replay.state_dim(), levels, {}, random);
+      else if (options_.frequency_offline == "td3+bc")
+        next_->method = make_levels_td3_bc(levels, replay, {}, {}, random);
       else
         next_->method = make_iql(replay.state_dim(), levels, {}, random);
       next_->learner = make_q_learning(replay.state_dim(), levels, q.options, random);
@@ -71,16 +72,22 @@ Losses Offline::update_method(Method& method, OnlineLearner& learner, Adam& hand
     return losses;
   }
   auto& q = std::get<QLearning>(learner);
+  if (auto* td3 = std::get_if<LevelsTd3Bc>(&method)) {
+    const Minibatch batch = draw(td3->td3.options.batch, false);
+    const Losses losses = flash::update(*td3, batch, random);
+    put_into(q, hand_over, level_values(*td3, batch.s_t), batch.s_t);
+    return losses;
+  }
   if (auto* iql = std::get_if<Iql>(&method)) {
     const Minibatch batch = draw(iql->options.batch, true);
     const Losses losses = flash::update(*iql, batch);
-    put_into(q, hand_over, iql->q1, iql->scores, kIqlSupport, batch);
+    put_into(q, hand_over, supported_values(iql->q1, iql->scores, kIqlSupport, batch.s_t), batch.s_t);
     return losses;
   }
   auto& bcq = std::get<DiscreteBcq>(method);
   const Minibatch batch = draw(bcq.options.batch, true);
   const Losses losses = flash::update(bcq, batch);
-  put_into(q, hand_over, bcq.q, bcq.behaviour, bcq.options.threshold, batch);
+  put_into(q, hand_over, supported_values(bcq.q, bcq.behaviour, bcq.options.threshold, batch.s_t), batch.s_t);
   return losses;
 }
 
@@ -126,10 +133,11 @@ void Offline::rescale(const Scaling& from, const Scaling& to) {
   // The others learn on only after they were begun anew.
 }
 
-const Network* Offline::scores() const {
-  if (const auto* iql = std::get_if<Iql>(&live_)) return &iql->scores;
-  if (const auto* bcq = std::get_if<DiscreteBcq>(&live_)) return &bcq->scores;
-  return nullptr;
+std::vector<DenseLayer> Offline::scores() const {
+  if (const auto* td3 = std::get_if<LevelsTd3Bc>(&live_)) return level_scores(*td3);
+  if (const auto* iql = std::get_if<Iql>(&live_)) return to_layers(iql->scores);
+  if (const auto* bcq = std::get_if<DiscreteBcq>(&live_)) return to_layers(bcq->scores);
+  return {};
 }
 
 }  // namespace flash

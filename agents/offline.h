@@ -53,11 +53,11 @@ class Offline {
   const std::string& algorithm(bool frequency) const {
     return frequency ? options_.frequency_offline : options_.limits_offline;
   }
-  /// cpu-frequency: the policy's scores per level; nullptr where there is none (Q-learning's values decide).
-  const Network* scores() const;
+  /// cpu-frequency: the policy's scores per level; empty where there are none (Q-learning's values decide).
+  std::vector<DenseLayer> scores() const;
 
  private:
-  using Method = std::variant<std::monostate, Td3Bc, Bcq, Iql, DiscreteBcq>;
+  using Method = std::variant<std::monostate, Td3Bc, Bcq, LevelsTd3Bc, Iql, DiscreteBcq>;
   struct Networks {
     OnlineLearner learner;
     Method method;

@@ -13,7 +13,7 @@ Bcq make_bcq(const Ddpg& shape, const Replay& replay, const BcqOptions& options,
   Bcq bcq;
   bcq.options = options;
   bcq.latent = 2 * actions;
-  measure_actions(replay, bcq.action_mean, bcq.action_scale);
+  measure_actions(replay, 0, bcq.action_mean, bcq.action_scale);
   const auto critic = [&] {
     Network q = make_network(shape.critic.spec, random, 3e-3);
     widen_actions(q, bcq.action_mean, bcq.action_scale);

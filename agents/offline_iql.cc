@@ -68,18 +68,13 @@ Losses update(Iql& iql, const Minibatch& b) {
   return losses;
 }
 
-at::Tensor hand_over_loss(const QLearning& to, const Network& q, const Network& scores, double support,
-                          const at::Tensor& s_t) {
-  at::Tensor target_t;
-  {
-    const at::NoGradGuard no_gradients;
-    const at::Tensor pi = at::softmax(mlp(scores, s_t), 1);
-    const at::Tensor supported = pi.ge(support * pi.amax(1, true));
-    const at::Tensor values = mlp(q, s_t);
-    const at::Tensor least = values.masked_fill(supported.logical_not(), 1e6).amin(1, true) - kBelowSupport;
-    target_t = at::where(supported, values, at::minimum(values, least.expand_as(values)));
-  }
-  return at::mse_loss(mlp(to.q, s_t), target_t);
+at::Tensor supported_values(const Network& q, const Network& scores, double support, const at::Tensor& s_t) {
+  const at::NoGradGuard no_gradients;
+  const at::Tensor pi = at::softmax(mlp(scores, s_t), 1);
+  const at::Tensor supported = pi.ge(support * pi.amax(1, true));
+  const at::Tensor values = mlp(q, s_t);
+  const at::Tensor least = values.masked_fill(supported.logical_not(), 1e6).amin(1, true) - kBelowSupport;
+  return at::where(supported, values, at::minimum(values, least.expand_as(values)));
 }
 
 }  // namespace flash

@@ -41,11 +41,10 @@ at::Tensor iql_policy_loss(const Iql& iql, const Minibatch& batch);
 /// One update of all. REQUIRES: batch has level_t.
 Losses update(Iql& iql, const Minibatch& batch);
 
-/// What offline learning knows goes over to Q-learning, which decides by its highest value: towards the
-/// offline critic's values where the policy is at least `support` times as likely to choose the level as its
-/// favourite, and below all of those elsewhere. Levels that were never tried have no value worth the name,
-/// and the highest of them would decide.
-at::Tensor hand_over_loss(const QLearning& to, const Network& q, const Network& scores, double support,
-                          const at::Tensor& s_t);
+/// What goes over to Q-learning, which decides by its highest value: the offline critic's where the policy is
+/// at least `support` times as likely to choose the level as its favourite, and below all of those elsewhere.
+/// Levels that were never tried have no value worth the name, and the highest of them would decide. [B,
+/// levels].
+at::Tensor supported_values(const Network& q, const Network& scores, double support, const at::Tensor& s_t);
 
 }  // namespace flash

@@ -44,7 +44,7 @@ void begin_at(Network& actor, std::span<const float> action) {
   for (std::size_t i = 0; i < action.size(); ++i) bias[i] = std::atanh(std::clamp(action[i], -0.97F, 0.97F));
 }
 
-void measure_actions(const Replay& replay, std::vector<float>& mean, std::vector<float>& scale) {
+void measure_actions(const Replay& replay, int levels, std::vector<float>& mean, std::vector<float>& scale) {
   const auto n = static_cast<std::size_t>(replay.action_size());
   std::vector<double> sum(n, 0.0), squares(n, 0.0);
   const auto count = static_cast<double>(replay.by_fallback());
@@ -55,10 +55,13 @@ void measure_actions(const Replay& replay, std::vector<float>& mean, std::vector
     if (const StoredTransition t = replay.at(i); t.by_fallback)
       for (std::size_t k = 0; k < n; ++k)
         squares[k] += (t.action[k] - sum[k]) * (t.action[k] - sum[k]) / count;
-  mean.assign(sum.begin(), sum.end());
+  const double unit = levels > 1 ? 2.0 / (levels - 1) : 1, origin = levels > 1 ? -1 : 0;
+  mean.resize(n);
   scale.resize(n);
-  for (std::size_t k = 0; k < n; ++k)
-    scale[k] = static_cast<float>(std::max(kLeastActionScale, std::sqrt(squares[k])));
+  for (std::size_t k = 0; k < n; ++k) {
+    mean[k] = static_cast<float>(origin + unit * sum[k]);
+    scale[k] = static_cast<float>(std::max(kLeastActionScale, unit * std::sqrt(squares[k])));
+  }
 }
 
 void widen_actions(Network& critic, std::span<const float> mean, std::span<const float> scale) {
@@ -84,10 +87,10 @@ void forget_inputs(Network& network, const std::vector<bool>& constant) {
 
 namespace {
 
-Td3Bc beside(const Replay& replay, const Td3BcOptions& options) {
+Td3Bc beside(const Replay& replay, int levels, const Td3BcOptions& options) {
   Td3Bc td3;
   td3.options = options;
-  measure_actions(replay, td3.action_mean, td3.action_scale);
+  measure_actions(replay, levels, td3.action_mean, td3.action_scale);
   td3.actor_adam.rate = options.actor_rate;
   td3.critic_adam.rate = td3.critic2_adam.rate = options.critic_rate;
   return td3;
@@ -95,8 +98,8 @@ Td3Bc beside(const Replay& replay, const Td3BcOptions& options) {
 
 }  // namespace
 
-Td3Bc make_td3_bc(Ddpg& ddpg, const Replay& replay, const Td3BcOptions& options, Random& random) {
-  Td3Bc td3 = beside(replay, options);
+Td3Bc make_td3_bc(Ddpg& ddpg, const Replay& replay, int levels, const Td3BcOptions& options, Random& random) {
+  Td3Bc td3 = beside(replay, levels, options);
   td3.critic2 = make_network(ddpg.critic.spec, random, 3e-3);
   const std::vector<bool> constant = constant_entries(replay);
   for (Network* critic : {&ddpg.critic, &td3.critic2}) {
@@ -112,7 +115,7 @@ Td3Bc make_td3_bc(Ddpg& ddpg, const Replay& replay, const Td3BcOptions& options,
 }
 
 Td3Bc resume_td3_bc(const Ddpg& ddpg, const Replay& replay, const Td3BcOptions& options) {
-  Td3Bc td3 = beside(replay, options);
+  Td3Bc td3 = beside(replay, 0, options);
   td3.critic2 = copy_of(ddpg.critic);
   td3.critic2.parameters.set_requires_grad(true);
   td3.target_critic2 = copy_of(ddpg.target_critic);
@@ -150,6 +153,50 @@ Losses update(Td3Bc& td3, Ddpg& ddpg, const Minibatch& b, double weight, Random&
   soft_update(ddpg.target_critic, ddpg.critic, td3.options.tau);
   soft_update(td3.target_critic2, td3.critic2, td3.options.tau);
   return losses;
+}
+
+LevelsTd3Bc make_levels_td3_bc(int levels, const Replay& replay, const DdpgOptions& shape,
+                               const Td3BcOptions& options, Random& random) {
+  LevelsTd3Bc l;
+  l.levels = levels;
+  l.ddpg = make_ddpg(replay.state_dim(), 1, shape, random);
+  l.td3 = make_td3_bc(l.ddpg, replay, levels, options, random);
+  return l;
+}
+
+Losses update(LevelsTd3Bc& l, Minibatch b, Random& random) {
+  b.a_t = b.a_t * (2.0 / (l.levels - 1)) - 1;
+  return update(l.td3, l.ddpg, b, 1, random);
+}
+
+std::vector<DenseLayer> level_scores(const LevelsTd3Bc& l) {
+  std::vector<DenseLayer> layers = to_layers(l.ddpg.actor);
+  DenseLayer scores{1, l.levels, {}, {}, Activation::Linear, false};
+  for (int k = 0; k < l.levels; ++k) {
+    const float x = 2 * static_cast<float>(k) / static_cast<float>(l.levels - 1) - 1;
+    scores.weights.push_back(2 * x);
+    scores.bias.push_back(-x * x);
+  }
+  layers.push_back(std::move(scores));
+  return layers;
+}
+
+at::Tensor level_values(const LevelsTd3Bc& l, const at::Tensor& s_t) {
+  constexpr double kTrusted = 1.5;  // levels from the policy's choice
+  constexpr double kPerLevel = 0.2;
+  const at::NoGradGuard no_gradients;
+  const std::int64_t batch = s_t.size(0);
+  const at::Tensor x = at::linspace(-1, 1, l.levels).view({1, l.levels});
+  const at::Tensor s = s_t.repeat_interleave(l.levels, 0);
+  const at::Tensor a = x.repeat({batch, 1}).view({batch * l.levels, 1});
+  const auto value = [&](const at::Tensor& at_s, const at::Tensor& at_a) {
+    return (mlp(l.ddpg.critic, at_s, at_a) + mlp(l.td3.critic2, at_s, at_a)) / 2;
+  };
+  const at::Tensor values = value(s, a).view({batch, l.levels});
+  const at::Tensor chosen = mlp(l.ddpg.actor, s_t);
+  const at::Tensor away = (x - chosen).abs() * ((l.levels - 1) / 2.0);
+  const at::Tensor bound = value(s_t, chosen) - kPerLevel * away;
+  return at::where(away.le(kTrusted), values, at::minimum(values, bound));
 }
 
 double bc_weight(const Td3BcOptions& o, std::uint64_t online_updates) {

@@ -37,13 +37,14 @@ struct Td3Bc {
   std::uint64_t updates = 0;
 };
 
-/// Mean and deviation of what the fallback did, per action; deviations of at least 0.02.
-void measure_actions(const Replay& replay, std::vector<float>& mean, std::vector<float>& scale);
+/// Mean and deviation of what the fallback did, per action in [-1,1]; deviations of at least 0.02. `levels` >
+/// 0: the replay holds levels, 2 k / (levels - 1) - 1 is the action.
+void measure_actions(const Replay& replay, int levels, std::vector<float>& mean, std::vector<float>& scale);
 
 /// A second critic for `ddpg` and what else the method needs. The ddpg must be untrained; it is prepared for
 /// the log: widen_actions(), forget_inputs(), and the actor begins at the mean action. REQUIRES: the replay
 /// holds a transition of the fallback.
-Td3Bc make_td3_bc(Ddpg& ddpg, const Replay& replay, const Td3BcOptions& options, Random& random);
+Td3Bc make_td3_bc(Ddpg& ddpg, const Replay& replay, int levels, const Td3BcOptions& options, Random& random);
 
 /// The same for a ddpg that goes on learning: both critics begin as its critic.
 Td3Bc resume_td3_bc(const Ddpg& ddpg, const Replay& replay, const Td3BcOptions& options);
@@ -75,6 +76,25 @@ Losses update(Td3Bc& td3, Ddpg& ddpg, const Minibatch& batch, double weight, Ran
 
 /// 1 at the first online update, falling to 0 after anneal_updates.
 double bc_weight(const Td3BcOptions& options, std::uint64_t online_updates);
+
+/// cpu-frequency by the same method: levels are ordered, so the level is one action, its place in the range.
+/// What is learned of one level then says something of its neighbours, which a network with an output per
+/// level does not know; with a thousand steps of a narrow controller that decides (ADR 4).
+struct LevelsTd3Bc {
+  int levels = 0;
+  Ddpg ddpg;
+  Td3Bc td3;
+};
+LevelsTd3Bc make_levels_td3_bc(int levels, const Replay& replay, const DdpgOptions& shape,
+                               const Td3BcOptions& options, Random& random);
+/// REQUIRES: the batch's actions are levels.
+Losses update(LevelsTd3Bc& levels, Minibatch batch, Random& random);
+/// The policy as a network with a score per level, the nearest level's the highest: exact, the actor with one
+/// linear layer more (score_k = 2 x_k y - x_k^2, which is y^2 - (y - x_k)^2).
+std::vector<DenseLayer> level_scores(const LevelsTd3Bc& levels);
+/// Q(s, x_k) of every level as Q-learning is to take it over: beyond a level and a half from the policy's
+/// choice, where the critic extrapolates, less than the policy's choice and falling. [B, levels].
+at::Tensor level_values(const LevelsTd3Bc& levels, const at::Tensor& s_t);
 
 /// The scaling changes; what the networks compute stays.
 void rescale(Td3Bc& td3, const Scaling& from, const Scaling& to);

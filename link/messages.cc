@@ -78,7 +78,7 @@ class Check {
 Result<void> check(const LearningSettings& s, const std::string& path) {
   Check c(path);
   c.one_of("limits_offline", s.limits_offline, {"td3+bc", "bcq"});
-  c.one_of("frequency_offline", s.frequency_offline, {"iql", "bcq"});
+  c.one_of("frequency_offline", s.frequency_offline, {"td3+bc", "iql", "bcq"});
   c.one_of("frequency_algorithm", s.frequency_algorithm, {"q-learning", "tabular-q"});
   c.range("discount", s.discount, 0, 0.9999);
   c.range("learning_starts", s.learning_starts, 1, 1e6);

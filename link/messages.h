@@ -35,7 +35,7 @@ inline constexpr std::size_t kMaxName = 256;  // bytes of any name or reason: UT
 /// Learning as the operator configured it in flashd.json ("learner"): the learner has no file of its own.
 struct LearningSettings {
   std::string limits_offline = "td3+bc";           // "td3+bc", "bcq"
-  std::string frequency_offline = "iql";           // "iql", "bcq"
+  std::string frequency_offline = "td3+bc";        // "td3+bc", "iql", "bcq"
   std::string frequency_algorithm = "q-learning";  // "q-learning", "tabular-q"
   bool double_q = true;
   double discount = 0.99;  // FLASH Tables 8 and 10
