@@ -59,7 +59,7 @@ TEST(FlashBench, LeavesNothingInSharedMemory) {
 
 // Small figures that any machine reaches even when it is busy; the aims are in flash-bench(1)'s figures.
 TEST(FlashBenchLearner, PrintsTheKeysPeopleRead) {
-  const auto run = run_bench("learner --agents 4 --seconds 1 --python /nonexistent --json");
+  const auto run = run_bench("learner --agents 4 --seconds 1 --python /bin/false --json");
   ASSERT_EQ(run.status, 0) << run.text;
   ASSERT_TRUE(run.json.is_object()) << run.text;
   for (const char* agents : {"1", "10", "100", "1000"})
@@ -76,14 +76,6 @@ TEST(FlashBenchLearner, PrintsTheKeysPeopleRead) {
   EXPECT_GT(run.json["cpu_share"], 0);
   EXPECT_EQ(run.json["learner"]["agents"], 4);
   EXPECT_TRUE(run.json["vs_pytorch"]["update"].is_null());
-  EXPECT_EQ(run.json["pytorch"], "/nonexistent is not there");
-}
-
-TEST(FlashBenchLearner, SaysWhyThereIsNoFigure) {
-  const auto run = run_bench("learner --seconds 1 --learner /bin/false --python /bin/false --json");
-  ASSERT_EQ(run.status, 0) << run.text;
-  EXPECT_TRUE(run.json["rss_mib"].is_null());
-  EXPECT_THAT(run.json["learner"].get<std::string>(), HasSubstr("flash-learner ended"));
   EXPECT_THAT(run.json["pytorch"].get<std::string>(), HasSubstr("ended with status 1"));
 }
 
