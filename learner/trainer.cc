@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kRecentUpdates = 64;                   // of which the median time is shown
 constexpr double kLossSmoothing = 0.05;                      // of the mean loss of a slice
+constexpr double kTries = 8;                                 // per life of a policy that was refused
 constexpr std::size_t kMaxOffer = link::kMaxMessage - 1024;  // what an Offer adds to the policy's bytes
 
 std::size_t action_size(const link::Announce& agent) {
@@ -229,9 +230,12 @@ bool Trainer::publish_due(const Pupil& p, Now now) const {
   if (!p.attached || !p.agent || !p.stage_known || !p.agent->learned()) return false;
   if (p.pending_offline > 0) return false;  // in the middle of a burst
   const bool changed = p.updates != p.updates_at_offer;
-  if (p.refused && !changed) return false;
-  if (!p.offered) return true;
   const double since = seconds(now.mono - p.offered_at);
+  // SERVING never changes it, and what was refused may be taken later (too many offers at once, the states of
+  // late): without another try it would expire, and the fallback act under the name of SERVING for ever.
+  if (p.refused && !changed && (p.stage != Stage::Serving || since < settings_.snapshot_lifetime_s / kTries))
+    return false;
+  if (!p.offered || p.refused) return true;
   return (changed && since >= settings_.publish_interval_s) || since >= settings_.snapshot_lifetime_s / 2;
 }
 

@@ -194,6 +194,24 @@ TEST_F(TrainerTest, WhatWasRefusedIsNotOfferedAgainUnchanged) {
   EXPECT_EQ(offers().size(), 1U);
 }
 
+TEST_F(TrainerTest, ARefusedRenewalIsTriedAgainWhileServing) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  ASSERT_EQ(offers().size(), 1U);
+  trainer_->verdict({"limits_1", 1, true, ""});
+  live(41, 42, Stage::Serving);
+  wait(seconds(50));
+  work();
+  ASSERT_EQ(offers().size(), 1U);
+  trainer_->verdict({"limits_1", 2, false, "too many offers since the last tick"});
+  work();
+  EXPECT_THAT(offers(), IsEmpty());  // not at once
+  wait(seconds(20));
+  work();
+  EXPECT_EQ(offers().size(), 1U);  // long before version 1 expires
+}
+
 TEST_F(TrainerTest, ANewProcessGoesOnAndVersionsOnlyGrow) {
   announce_agent();
   live(1, 40, Stage::Online);
