@@ -290,6 +290,18 @@ void Trainer::build(Pupil& p, Now now) {
   }
   p.agent = std::move(*made);
   p.options = options;
+  // Before the checkpoint, which counts the steps that it has seen: these are among them.
+  auto stored = store_->recent_transitions(p.announced.key, static_cast<std::size_t>(options.replay_steps),
+                                           p.announced.state_dim, action_size(p.announced));
+  if (!stored) {
+    tell(LOG_WARNING, kMessageStore, p, "the replay stays empty: " + stored.error().message());
+  } else {
+    std::size_t unfit = 0;
+    for (const Transition& t : *stored) unfit += p.agent->add(t) ? 0 : 1;
+    if (unfit)
+      tell(LOG_WARNING, kMessageLearning, p,
+           std::to_string(unfit) + " stored transitions do not fit and are left out");
+  }
   bool warm = false;
   if (carried) {
     auto restored = p.agent->restore(*carried);
@@ -324,18 +336,7 @@ void Trainer::build(Pupil& p, Now now) {
       tell(LOG_WARNING, kMessageCheckpoint, p, "not used: " + problem);
     }
   }
-  auto stored = store_->recent_transitions(p.announced.key, static_cast<std::size_t>(options.replay_steps),
-                                           p.announced.state_dim, action_size(p.announced));
-  if (!stored) {
-    tell(LOG_WARNING, kMessageStore, p, "the replay stays empty: " + stored.error().message());
-    return;
-  }
-  std::size_t unfit = 0;
-  for (const Transition& t : *stored) unfit += p.agent->add(t) ? 0 : 1;
   if (!warm) p.transitions = p.agent->transitions();
-  if (unfit)
-    tell(LOG_WARNING, kMessageLearning, p,
-         std::to_string(unfit) + " stored transitions do not fit and are left out");
   if (!carried)
     tell(LOG_INFO, kMessageCheckpoint, p,
          (warm ? "goes on after " + std::to_string(p.updates) + " updates"

@@ -247,6 +247,29 @@ TEST_F(TrainerTest, TheVersionThatFlashdHasIsPassed) {
   EXPECT_EQ(offers().at(0).version, 1001U);
 }
 
+TEST_F(TrainerTest, ARestartDoesNotCountItsStepsAgain) {
+  const auto counted = [this] {
+    const Checkpoints files = *Checkpoints::open(folder_.path());
+    const TensorFile file = *read_tensor_file(files.checkpoint_path(announce().key));
+    return std::pair(file.meta.at("seen").get<int>(), file.meta.at("own_steps").get<int>());
+  };
+  announce_agent();
+  live(1, 20, Stage::Offline);
+  live(21, 40, Stage::Online);
+  work();
+  trainer_->save(now_, true, seconds(1));
+  EXPECT_EQ(counted(), std::pair(39, 19));
+  for (int restarts = 0; restarts < 3; ++restarts) {
+    start();
+    announce_agent();
+    live(41 + restarts, 41 + restarts, Stage::Online);
+    work();
+    trainer_->save(now_, true, seconds(1));
+  }
+  EXPECT_LE(counted().first, 42);
+  EXPECT_LE(counted().second, 22);
+}
+
 TEST_F(TrainerTest, ADamagedCheckpointIsRefusedAndTheOneBeforeUsed) {
   announce_agent();
   live(1, 40, Stage::Online);
