@@ -274,7 +274,7 @@ PolicySnapshot Agent::snapshot() const {
   if (p.task == Task::ResourceLimits)
     p.exploration.sigma = schedule(0.2, 0.05, impl_->own_steps);
   else
-    p.exploration.epsilon = schedule(0.2, 0.02, impl_->own_steps);
+    p.exploration.epsilon = schedule(0.2, 0.05, impl_->own_steps);
   if (const auto* ddpg = std::get_if<Ddpg>(&impl_->learner)) {
     // The target's is the mean of the last few hundred actors: it does not swing with the last minibatches.
     p.actor = to_layers(impl_->online_updates > 0 ? ddpg->target_actor : ddpg->actor);
