@@ -25,7 +25,6 @@ using nlohmann::json;
 constexpr std::string_view kMagic = "FLASHTF1";
 constexpr std::size_t kLengthBytes = 4;
 constexpr std::size_t kDigestBytes = 32;
-constexpr std::size_t kMaxHeaderBytes = 1u << 20;
 constexpr int kMaxHeaderDepth = 16;
 constexpr std::size_t kMaxHeaderValues = 1u << 17;  // numbers, texts, objects ... of the whole header
 constexpr std::size_t kMaxName = 256;
@@ -259,16 +258,16 @@ std::string encode(const TensorFile& file) {
   return out;
 }
 
-Result<TensorFile> decode_tensor_file(std::string_view bytes) {
+Result<TensorFile> decode_tensor_file(std::string_view bytes, std::size_t max_header_bytes) {
   if (bytes.size() > kTensorFileMaxBytes)
     return invalid(std::to_string(bytes.size()) + " bytes, at most " + std::to_string(kTensorFileMaxBytes) +
                    " are allowed");
   if (bytes.substr(0, kMagic.size()) != kMagic) return invalid("magic: not a tensor file");
   if (bytes.size() < kMagic.size() + kLengthBytes + kDigestBytes) return invalid("header ends early");
   const std::size_t header_bytes = get_u32(bytes.data() + kMagic.size());
-  if (header_bytes > kMaxHeaderBytes)
+  if (header_bytes > max_header_bytes)
     return invalid("header of " + std::to_string(header_bytes) + " bytes, at most " +
-                   std::to_string(kMaxHeaderBytes) + " are allowed");
+                   std::to_string(max_header_bytes) + " are allowed");
   const std::size_t data_start = kMagic.size() + kLengthBytes + header_bytes;
   if (bytes.size() < data_start + kDigestBytes) return invalid("header ends early");
   // Before anything is interpreted: what a disk or a torn write damaged goes no further.
@@ -324,7 +323,8 @@ Result<void> write_tensor_file(const std::string& path, const TensorFile& file) 
     return Error(std::errc::file_too_large, path + ": " + std::to_string(bytes.size()) +
                                                 " bytes, a tensor file may have " +
                                                 std::to_string(kTensorFileMaxBytes));
-  if (get_u32(bytes.data() + kMagic.size()) > kMaxHeaderBytes || file.tensors.size() > kTensorFileMaxArrays)
+  if (get_u32(bytes.data() + kMagic.size()) > kTensorFileMaxHeaderBytes ||
+      file.tensors.size() > kTensorFileMaxArrays)
     return Error(std::errc::file_too_large, path + ": more arrays or a longer header than may be read back");
   // One name per file: what a crash leaves behind is overwritten by the next write.
   const std::string temporary = path + ".tmp";

@@ -38,11 +38,15 @@ struct TensorFile {
 
 inline constexpr std::size_t kTensorFileMaxBytes = 64u << 20;
 inline constexpr std::size_t kTensorFileMaxArrays = 4096;
+inline constexpr std::size_t kTensorFileMaxHeaderBytes = 1u << 20;
+/// A policy's header has a few KB, and JSON is what costs most to read: an offer may not bring more.
+inline constexpr std::size_t kPolicyMaxHeaderBytes = 1u << 14;
 
 std::string encode(const TensorFile& file);
 /// EINVAL says what is wrong: "magic", "header ends early", "array 3 'critic/0/bias': ...", "digest differs".
 /// Numbers may be non-finite here; who uses them checks.
-Result<TensorFile> decode_tensor_file(std::string_view bytes);
+Result<TensorFile> decode_tensor_file(std::string_view bytes,
+                                      std::size_t max_header_bytes = kTensorFileMaxHeaderBytes);
 
 /// Temporary file, fdatasync, rename, directory sync: after a crash the old or the new file, never half.
 Result<void> write_tensor_file(const std::string& path, const TensorFile& file);

@@ -56,7 +56,7 @@ std::string plain(std::string_view text) {
 class Bucket {
  public:
   /// Are there `n`? At most `rate` are kept.
-  bool take(Now now, double rate, double n = 1) {
+  bool has(Now now, double rate, double n = 1) {
     if (!started_) {
       tokens_ = rate;
       started_ = true;
@@ -64,7 +64,10 @@ class Bucket {
       tokens_ = std::min(rate, tokens_ + rate * std::max(0.0, seconds(now.mono - at_)));
     }
     at_ = now.mono;
-    if (tokens_ < n) return false;
+    return tokens_ >= n;
+  }
+  bool take(Now now, double rate, double n = 1) {
+    if (!has(now, rate, n)) return false;
     tokens_ -= n;
     return true;
   }
@@ -123,10 +126,11 @@ struct LearnerLink::Impl {
     TargetId id;
     link::Announce announce;
     bool gone = false;
-    bool announced = false;    // over this connection
-    std::uint64_t base = 0;    // link seq = base + Decision::seq
-    std::uint64_t last = 0;    // highest link seq recorded
-    std::uint64_t stored = 0;  // highest that the learner has stored
+    bool announced = false;           // over this connection
+    std::uint64_t base = 0;           // link seq = base + Decision::seq
+    std::uint64_t first_episode = 0;  // link episode = first_episode + Decision::episode
+    std::uint64_t last = 0;           // highest link seq recorded
+    std::uint64_t stored = 0;         // highest that the learner has stored
     std::size_t in_backlog = 0;
     link::Status status;  // last said over this connection; `doing` empty: nothing
   };
@@ -156,7 +160,8 @@ struct LearnerLink::Impl {
   Duration refuse_until{};
   std::string refuse_reason;
   std::string last_state = "absent";
-  Bucket offer_tokens, message_tokens;
+  Bucket offer_tokens, message_tokens, peer_tokens;
+  bool deaf = false;  // too many peers: until the next tick
 
   std::unordered_map<std::string, std::unique_ptr<Agent>> agents;  // by name
   std::size_t present = 0;                                         // that are not gone
@@ -167,6 +172,7 @@ struct LearnerLink::Impl {
   bool heard_all = false;     // since its Hello everything was read once: it has said what is stored
   bool steps_due = false;     // ... and a tick has come
   std::uint64_t highest = 0;  // of any agent's link seq in this epoch
+  std::uint64_t highest_episode = 0;
   std::deque<std::string> to_announce, to_say_gone;  // names
   std::deque<std::string> outbox;                    // verdicts
   LearnerCounters counters;
@@ -242,6 +248,13 @@ struct LearnerLink::Impl {
   Result<link::SendStatus> say_next();
   void drop_front();
   void forget(const std::string& name);
+  /// Agents that are kept only because the learner is still to be told that they are gone.
+  std::size_t unsaid_gone() const {
+    if (!connection.open() || agents.size() - present <= bounds.gone_agents) return 0;
+    return static_cast<std::size_t>(std::count_if(agents.begin(), agents.end(), [](const auto& a) {
+      return a.second->gone && a.second->in_backlog == 0;
+    }));
+  }
   bool may_connect(uid_t uid) const { return uid == 0 || uid == geteuid() || (user && uid == *user); }
 };
 
@@ -263,11 +276,17 @@ void LearnerLink::Impl::listen(Now now) {
   }
   listen_trouble.clear();
   listener = std::move(*opened);
+  deaf = false;
   watch(listener->fd(), EPOLL_CTL_ADD, EPOLLIN);
 }
 
 void LearnerLink::Impl::accept(Now now) {
-  if (!listener) return;
+  if (!listener || deaf) return;
+  if (!peer_tokens.has(now, bounds.peers_per_s)) {
+    deaf = true;
+    watch(listener->fd(), EPOLL_CTL_MOD, 0);
+    return;
+  }
   auto accepted = listener->accept();
   if (!accepted) {
     // Without descriptors accept() fails while the peer waits: closing the listener ends the busy loop.
@@ -278,6 +297,7 @@ void LearnerLink::Impl::accept(Now now) {
     return;
   }
   if (!*accepted) return;
+  (void)peer_tokens.take(now, bounds.peers_per_s);
   link::Connection peer = std::move(**accepted);
   std::string why;
   const auto who = peer.peer();
@@ -419,11 +439,13 @@ void LearnerLink::Impl::offered(Now now, const link::Offer& offer) {
     const auto it = agents.find(offer.agent);
     if (it == agents.end() || it->second->gone)
       return Error(std::errc::no_such_file_or_directory, "no such agent");
-    FLASH_TRY(const TensorFile file, decode_tensor_file(offer.policy));
+    FLASH_TRY(const TensorFile file, decode_tensor_file(offer.policy, kPolicyMaxHeaderBytes));
     FLASH_TRY(PolicySnapshot policy, to_policy(file));
     verdict.version = policy.version;
     if (policy.task != it->second->announce.task)
       return Error(std::errc::invalid_argument, "a policy of task " + std::string(to_string(policy.task)));
+    // The operator says how long a policy may decide without a newer one, not the learner.
+    policy.expires = std::min(policy.expires, now.wall + from_seconds(options.settings.snapshot_lifetime_s));
     if (!callbacks.offer) return Error(std::errc::not_supported, "nobody takes policies");
     FLASH_CHECK(
         callbacks.offer(now, it->second->id, std::make_shared<const PolicySnapshot>(std::move(policy))));
@@ -596,6 +618,7 @@ void LearnerLink::agent_added(const Target& target) {
     // A name may come back (a reload), its Decision::seq starts anew: what was said before stays below.
     // The gap keeps the last step of one life and the first of the next from looking like a transition.
     agent->base = i.highest == 0 ? 0 : i.highest + 1;
+    agent->first_episode = i.highest == 0 ? 0 : i.highest_episode + 1;
     agent->last = agent->base;  // the learner may know steps of an earlier life
     agent->gone = false;
     ++i.present;
@@ -635,7 +658,7 @@ void LearnerLink::decided(const Target& target, const Decision& d) {
   step.agent = it->first;
   step.seq = agent.base + d.seq;
   step.time_us = std::chrono::duration_cast<std::chrono::microseconds>(d.at.wall.time_since_epoch()).count();
-  step.episode = d.episode;
+  step.episode = agent.first_episode + d.episode;
   step.step = d.step;
   step.stage = d.stage;
   step.controller = d.controller;
@@ -651,6 +674,7 @@ void LearnerLink::decided(const Target& target, const Decision& d) {
   if (!std::isfinite(step.reward)) step.reward_given = step.reward_trusted = false, step.reward = 0;
   agent.last = step.seq;
   i.highest = std::max(i.highest, step.seq);
+  i.highest_episode = std::max(i.highest_episode, step.episode);
   ++agent.in_backlog;
   i.backlog.push_back({&agent, step.seq, link::encode_step(step)});
   i.backlog_bytes += i.backlog.back().bytes.size() + kStepOverhead;
@@ -669,6 +693,13 @@ void LearnerLink::tick(Now now) {
   if (i.connection.open() && !i.learner && now.mono - i.connected_at > i.bounds.hello_timeout)
     i.protocol_error(
         now, "no Hello within " + std::to_string(std::lround(seconds(i.bounds.hello_timeout))) + " s");
+  if (i.unsaid_gone() > i.bounds.gone_agents)
+    i.protocol_error(now, "it does not read, and more than " + std::to_string(i.bounds.gone_agents) +
+                              " agents have gone meanwhile");
+  if (i.deaf && i.listener) {
+    i.deaf = false;
+    i.watch(i.listener->fd(), EPOLL_CTL_MOD, EPOLLIN);
+  }
   i.steps_due = i.steps_due || i.heard_all;
   i.flush(now);
   i.rearm();

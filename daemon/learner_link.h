@@ -42,8 +42,10 @@ struct LearnerBounds {
   Duration hello_timeout = std::chrono::seconds(10);
   Duration flood_backoff = std::chrono::seconds(60);  // no connection is taken for so long
   Duration error_backoff = std::chrono::seconds(2);
-  int receive_batch = 16;  // messages read per process(); an offer ends a batch
-  int send_batch = 8;      // messages sent per process() or tick()
+  std::size_t gone_agents = 4096;  // that a learner that does not read was not told of
+  double peers_per_s = 20;         // that are looked at; the others wait for the next tick
+  int receive_batch = 16;          // messages read per process(); an offer ends a batch
+  int send_batch = 8;              // messages sent per process() or tick()
 };
 
 struct LearnerCounters {

@@ -58,6 +58,7 @@ class LearnerLinkTest : public testing::Test {
     LearnerCallbacks callbacks;
     callbacks.offer = [this](Now, TargetId id, std::shared_ptr<const PolicySnapshot> p) -> Result<void> {
       offered.emplace_back(id.value, p->version);
+      lives.push_back(p->expires - now.wall);
       if (!refuse.empty()) return Error(std::errc::invalid_argument, refuse);
       return {};
     };
@@ -146,6 +147,7 @@ class LearnerLinkTest : public testing::Test {
   std::map<std::uint64_t, std::uint64_t> seq;
   std::string refuse;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> offered;
+  std::vector<Duration> lives;  // of the policies that were offered
   std::vector<std::string> log;
   std::unique_ptr<LearnerLink> flashd;
 };
@@ -320,7 +322,15 @@ TEST_F(LearnerLinkTest, AnAgentThatComesBackCountsOnWithAGap) {
   flashd->agent_added(web());
   seq[1] = 0;
   tick();
-  EXPECT_EQ(seqs(hear(c)), (std::vector<std::uint64_t>{1, 2, 4}));
+  std::vector<std::uint64_t> all, episodes;
+  for (const Down& m : hear(c))
+    if (const auto* steps = std::get_if<Steps>(&m))
+      for (const auto& s : steps->steps) {
+        all.push_back(s.seq);
+        episodes.push_back(s.episode);
+      }
+  EXPECT_EQ(all, (std::vector<std::uint64_t>{1, 2, 4}));
+  EXPECT_EQ(episodes, (std::vector<std::uint64_t>{0, 0, 1}));  // in the store both lives are one run
 }
 
 TEST_F(LearnerLinkTest, ALearnerThatKnowsAnEarlierLifeOfAnAgentIsNotAnError) {
@@ -379,6 +389,24 @@ TEST_F(LearnerLinkTest, WhatTheLearnerSaysOfItselfIsShownAsLongAsItIsThere) {
   run();
   EXPECT_EQ(flashd->doing(web().id), "");
   EXPECT_EQ(flashd->state(), "absent: it closed the connection");
+}
+
+TEST_F(LearnerLinkTest, APolicyDecidesNoLongerThanTheOperatorSays) {
+  flashd->agent_added(web());
+  auto c = greet();
+  say(c, link::Offer{"limits_1", policy_bytes(1)});  // asks for 1000 hours
+  ASSERT_EQ(lives.size(), 1u);
+  EXPECT_EQ(lives[0], std::chrono::seconds(600));
+}
+
+TEST_F(LearnerLinkTest, AnOfferWithALongHeaderIsNotRead) {
+  flashd->agent_added(web());
+  auto c = greet();
+  TensorFile file;
+  file.kind = "policy";
+  for (int i = 0; i < 20000; ++i) file.meta["numbers"].push_back(0);
+  say(c, link::Offer{"limits_1", encode(file)});
+  EXPECT_THAT(flashd->counters().last_error, HasSubstr("at most 16384 are allowed"));
 }
 
 TEST_F(LearnerLinkTest, AnOfferThatIsNoPolicyIsRefusedWithoutReachingTheLoop) {
@@ -457,6 +485,46 @@ TEST_F(LearnerLinkTest, ASecondLearnerIsRefusedTheFirstStays) {
   EXPECT_THAT(flashd->state(), StartsWith("connected"));
   EXPECT_EQ(flashd->counters().refused_peers, 1u);
   EXPECT_THAT(flashd->counters().last_error, HasSubstr("a learner is connected already"));
+}
+
+TEST_F(LearnerLinkTest, PeersWithoutEndWaitForTheNextTick) {
+  std::vector<link::Connection> peers;
+  for (int round = 0; round < 3; ++round)
+    for (int i = 0; i < 20; ++i) {
+      if (auto c = link::Connection::connect(options.socket)) peers.push_back(std::move(*c));
+      run();
+    }
+  const auto looked_at = [this] { return flashd->counters().connections + flashd->counters().refused_peers; };
+  EXPECT_EQ(looked_at(), 20u);
+  EXPECT_EQ(run(), 0);  // no busy loop
+  tick({});
+  EXPECT_GT(looked_at(), 20u);
+}
+
+TEST_F(LearnerLinkTest, AgentsThatGoDoNotPileUpForALearnerThatDoesNotRead) {
+  bounds.gone_agents = 20;
+  open();
+  auto c = greet();
+  for (std::uint64_t n = 1; n <= 3000 && flashd->state().starts_with("connected"); ++n) {
+    flashd->agent_added(web(n, "/" + std::string(200, 'a')));
+    tick({});
+    flashd->agent_removed(web(n).id);
+  }
+  EXPECT_THAT(flashd->state(), HasSubstr("does not read"));
+  EXPECT_EQ(flashd->counters().protocol_errors, 1u);
+}
+
+TEST_F(LearnerLinkTest, ALearnerThatReadsIsToldOfAnyNumberOfAgents) {
+  bounds.gone_agents = 20;
+  open();
+  auto c = greet();
+  for (std::uint64_t n = 1; n <= 500; ++n) {
+    flashd->agent_added(web(n));
+    tick({web(n)});
+    flashd->agent_removed(web(n).id);
+    (void)hear(c);
+  }
+  EXPECT_THAT(flashd->state(), StartsWith("connected"));
 }
 
 TEST_F(LearnerLinkTest, AFloodOfOffersClosesAndBacksOff) {
