@@ -12,9 +12,6 @@
 namespace flash {
 namespace {
 
-/// A limit nearer than this to the one in force stays: a network's output trembles with its input, and each
-/// reversal would cost a write and a piece of the flap budget. Below what HPA tolerates (10 %).
-constexpr double kDeadband = 0.05;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 const KnobContext* find(std::span<const KnobContext> contexts, KnobKind kind) {
@@ -107,10 +104,7 @@ bool decide_limits(const LearnedInput& in, std::span<const float> output, Evalua
   Action chosen;
   from_network_form(Task::ResourceLimits, output, in.contexts, chosen);
   if (chosen.empty()) return false;
-  for (const KnobKind kind : kLimitsActions)
-    if (chosen.has(kind) && in.current.has(kind) &&
-        std::abs(chosen[kind] / in.current[kind] - 1) <= kDeadband)
-      chosen.set(kind, in.current[kind]);
+  stay_near(in.current, chosen);
   std::array<float, kLimitsActionDim> unit{};  // 0 for a knob that is left alone, as in training
   int moves_most = 0;
   double furthest = -1;

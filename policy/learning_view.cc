@@ -8,6 +8,10 @@
 namespace flash {
 namespace {
 
+/// A limit nearer than this to the one in force stays: a network's output trembles with its input, and each
+/// reversal would cost a write and a piece of the flap budget. Below what HPA tolerates (10 %).
+constexpr double kDeadband = 0.05;
+
 const KnobContext* find(std::span<const KnobContext> contexts, KnobKind kind) {
   const auto it =
       std::find_if(contexts.begin(), contexts.end(), [kind](const KnobContext& c) { return c.knob == kind; });
@@ -92,6 +96,12 @@ void from_network_form(Task task, std::span<const float> outputs, std::span<cons
     const KnobContext* c = find(contexts, kLimitsActions[i]);
     if (c && std::isfinite(c->upper)) out.set(kLimitsActions[i], from_unit(outputs[i], {c->lower, c->upper}));
   }
+}
+
+void stay_near(const Action& current, Action& chosen) {
+  for (KnobKind kind : kLimitsActions)
+    if (chosen.has(kind) && current.has(kind) && std::abs(chosen[kind] / current[kind] - 1) <= kDeadband)
+      chosen.set(kind, current[kind]);
 }
 
 }  // namespace flash

@@ -37,4 +37,8 @@ bool acts_on(std::span<const KnobContext> contexts, KnobKind kind);
 /// The index of the highest score, the first of equals. REQUIRES: not empty.
 std::size_t best_level(std::span<const float> scores);
 
+/// Limits that are within 5 % of those in force stay as they are: part of what a policy decides, in the loop
+/// and in replay.
+void stay_near(const Action& current, Action& chosen);
+
 }  // namespace flash
