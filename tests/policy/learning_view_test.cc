@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <cmath>
 
 #include "policy/action_space.h"
@@ -107,6 +109,20 @@ TEST_F(LearningForm, OutputsOfAPolicyBecomeValuesOfTheManagedKnobsAlone) {
   Action none;
   from_network_form(Task::ResourceLimits, y, contexts, none);
   EXPECT_TRUE(none.empty()) << "a range without an end has no share";
+}
+
+TEST(StayNear, ALimitWithinFivePercentOfTheOneInForceStaysAndNoLimitIsNotNear) {
+  Action current, chosen;
+  current.set(KnobKind::CpuLimit, 2.0);
+  current.set(KnobKind::MemoryLimit, 1e9);
+  chosen.set(KnobKind::CpuLimit, 2.09);
+  chosen.set(KnobKind::MemoryLimit, 0.94e9);
+  stay_near(current, chosen);
+  EXPECT_EQ(chosen[KnobKind::CpuLimit], 2.0);
+  EXPECT_EQ(chosen[KnobKind::MemoryLimit], 0.94e9);
+  current.set(KnobKind::MemoryLimit, std::numeric_limits<double>::infinity());
+  stay_near(current, chosen);
+  EXPECT_EQ(chosen[KnobKind::MemoryLimit], 0.94e9);
 }
 
 TEST(FrequencyForm, TheHighestScoreIsTheLevelAndTheFirstOfEquals) {
