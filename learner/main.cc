@@ -3,6 +3,7 @@
 #include <pwd.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -214,6 +215,31 @@ void want_one_thread(char** argv) {
   // Where that fails, it goes on with more threads.
 }
 
+/// The dynamic linker and the static initialisers of libtorch's 287 libraries have touched some 100 MiB of
+/// code and tables most of which is never needed again. Unmaps those pages that are the files' own (no
+/// private copy in them); what is needed comes back from the page cache.
+void forget_startup_pages() {
+  FILE* file = std::fopen("/proc/self/smaps", "re");
+  if (!file) return;
+  char line[8192];
+  std::uintptr_t begin = 0, end = 0;
+  bool candidate = false;
+  while (std::fgets(line, sizeof line, file)) {
+    std::uintptr_t from = 0, to = 0;
+    char permissions[5] = {}, path[2] = {};
+    unsigned long kib = 0;
+    if (std::sscanf(line, "%lx-%lx %4s %*s %*s %*s %1s", &from, &to, permissions, path) >= 3) {
+      begin = from;
+      end = to;
+      candidate = permissions[1] == '-' && permissions[3] == 'p' && path[0] == '/';
+    } else if (candidate && std::sscanf(line, "Anonymous: %lu kB", &kib) == 1) {
+      candidate = false;
+      if (kib == 0) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+    }
+  }
+  std::fclose(file);
+}
+
 int run(const CommandLine& line) {
   const Say say = make_log(line.log_level);
   const auto fail = [&](const Error& error, int code) {
@@ -266,6 +292,7 @@ int run(const CommandLine& line) {
   Trainer trainer(std::move(trainer_options), std::move(*checkpoints), *store, say);
   Session session(std::move(options), *store, trainer, say, Random(random_seed()));
   Loop loop(session, trainer, *store, say);
+  forget_startup_pages();
   const int code = loop.run();
   close(*locked);
   return code;

@@ -12,10 +12,11 @@
 namespace flash {
 namespace {
 
-constexpr std::size_t kRecentUpdates = 64;                   // of which the median time is shown
-constexpr double kLossSmoothing = 0.05;                      // of the mean loss of a slice
-constexpr double kTries = 8;                                 // per life of a policy that was refused
-constexpr std::size_t kMaxOffer = link::kMaxMessage - 1024;  // what an Offer adds to the policy's bytes
+constexpr std::size_t kRecentUpdates = 64;                    // of which the median time is shown
+constexpr double kLossSmoothing = 0.05;                       // of the mean loss of a slice
+constexpr double kTries = 8;                                  // per life of a policy that was refused
+constexpr std::size_t kMaxOffer = link::kMaxMessage - 1024;   // what an Offer adds to the policy's bytes
+constexpr Duration kGiveBackEvery = std::chrono::seconds(5);  // while there is always something to learn
 
 std::size_t action_size(const link::Announce& agent) {
   return agent.task == Task::CpuFrequency ? 1 : agent.action_dim;
@@ -257,6 +258,7 @@ bool Trainer::work(Now now) {
     if (at == pupils_.end()) at = pupils_.begin();
     Pupil& p = *at->second;
     if (!needs_work(p, now)) continue;
+    give_back(now, kGiveBackEvery);
     // The next slice is somebody else's; '\0' makes it the name right after this one.
     next_ = at->first + '\0';
     if (!p.agent || !same(p.options, agent_options(p.announced)))
@@ -267,11 +269,15 @@ bool Trainer::work(Now now) {
       publish(p, now);
     return true;
   }
-  if (burst_) {
-    burst_ = false;
-    malloc_trim(0);  // peaks of a burst go back to the system
-  }
+  give_back(now, Duration::zero());
   return false;
+}
+
+void Trainer::give_back(Now now, Duration at_most_every) {
+  if (!burst_ || now.mono - given_back_at_ < at_most_every) return;
+  burst_ = false;
+  given_back_at_ = now.mono;
+  malloc_trim(0);
 }
 
 void Trainer::build(Pupil& p, Now now) {

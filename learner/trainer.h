@@ -85,6 +85,8 @@ class Trainer {
   bool publish_due(const Pupil& pupil, Now now) const;
   bool needs_work(const Pupil& pupil, Now now) const;
   bool save_pupil(Pupil& pupil, Now now);
+  /// The peaks of a burst to the system.
+  void give_back(Now now, Duration at_most_every);
   int replay_share(const link::Announce& agent) const;
   AgentOptions agent_options(const link::Announce& agent) const;
   void tell(int priority, std::string_view id, const Pupil& pupil, const std::string& message) const;
@@ -98,7 +100,8 @@ class Trainer {
   std::string next_;                                      // whose turn it is
   std::vector<link::Offer> offers_;
   Counters counters_;
-  bool burst_ = false;  // offline updates since memory was last given back
+  bool burst_ = false;  // offline updates or an estimate since memory was last given back
+  Duration given_back_at_{};
 };
 
 }  // namespace flash

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "learner/trajectory_store.h"
@@ -181,6 +182,74 @@ TEST_F(LearnerSystem, ASecondLearnerOfTheSameStateEndsWithAReason) {
   std::this_thread::sleep_for(std::chrono::seconds(2));
   const int status = second.end(0);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << status;
+}
+
+TEST_F(LearnerSystem, AHundredAgentsFitIn200Mib) {
+  constexpr std::uint32_t kStates = 16;
+  constexpr std::uint64_t kSteps = 110;
+  flashd_.agents.clear();
+  flashd_.hello.settings = {};
+  flashd_.hello.settings.learning_starts = 50;
+  std::vector<link::Announce> agents;
+  for (int i = 0; i < 100; ++i) {
+    const bool frequency = i % 2 == 0;
+    link::Announce a = announce((frequency ? "frequency_" : "limits_") + std::to_string(i));
+    a.task = frequency ? Task::CpuFrequency : Task::ResourceLimits;
+    a.key = std::string(to_string(a.task)) + ":" + std::to_string(i);
+    a.state_dim = kStates;
+    a.action_dim = frequency ? 10 : 2;
+    a.state_names.clear();
+    for (std::uint32_t k = 0; k < kStates; ++k) a.state_names.push_back("s" + std::to_string(k));
+    flashd_.add(a);
+    agents.push_back(a);
+  }
+  auto learner = start();
+  Random random(7);
+  const auto tick_all = [&] {
+    ++seq_;
+    for (const link::Announce& a : agents) {
+      link::Step s = step(seq_, 100, Stage::Offline);
+      s.agent = a.agent;
+      s.time_us = std::chrono::duration_cast<std::chrono::microseconds>(
+                      std::chrono::system_clock::now().time_since_epoch())
+                      .count();
+      s.state.assign(kStates, 0);
+      for (float& x : s.state) x = static_cast<float>(random.uniform());
+      if (a.task == Task::CpuFrequency)
+        s.action = s.fallback = {static_cast<float>(random.below(10))};
+      else
+        s.action = {static_cast<float>(random.uniform(-1, 1)), static_cast<float>(random.uniform(-1, 1))};
+      s.reward = static_cast<float>(random.uniform());
+      flashd_.step(s);
+    }
+  };
+  ASSERT_TRUE(live(std::chrono::seconds(30), false, [&] { return flashd_.connected(); })) << log();
+  double most = 0;
+  const auto watch = [&] {
+    most = std::max(most, flashd_.status[""].rss_mib);
+    return false;
+  };
+  while (seq_ < kSteps) {
+    tick_all();
+    live(milliseconds(20), false, watch);
+  }
+  // Until all have learned and offered what they learned.
+  live(std::chrono::seconds(300), false, [&] {
+    watch();
+    std::set<std::string> offered;
+    for (const auto& [agent, policy] : flashd_.offers) offered.insert(agent);
+    return offered.size() == agents.size();
+  });
+  live(std::chrono::seconds(6), false, watch);
+  std::set<std::string> offered;
+  for (const auto& [agent, policy] : flashd_.offers) offered.insert(agent);
+  EXPECT_EQ(offered.size(), agents.size()) << log();
+  std::printf(
+      "most %.0f MiB, in the end %.0f MiB, %llu updates, median %.0f us (limits), %.0f us (frequency)\n",
+      most, flashd_.status[""].rss_mib, static_cast<unsigned long long>(flashd_.status[""].updates),
+      flashd_.status["limits_1"].update_us, flashd_.status["frequency_0"].update_us);
+  EXPECT_GT(most, 50);
+  EXPECT_LE(flashd_.status[""].rss_mib, 200);
 }
 
 /// The same with the state on a file system of 1 MiB.
