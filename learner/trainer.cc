@@ -227,9 +227,16 @@ bool Trainer::offline(const Pupil& p) const {
   return p.stage == Stage::Initialized || p.stage == Stage::Offline;
 }
 
+/// On a slow host updates may be asked for faster than they are made: to wait for their end is to publish
+/// nothing.
+bool Trainer::behind(const Pupil& p, Now now) const {
+  if (offline(p)) return p.pending_offline > settings_.offline_updates;
+  return p.offered && seconds(now.mono - p.offered_at) >= 2 * settings_.publish_interval_s;
+}
+
 bool Trainer::publish_due(const Pupil& p, Now now) const {
   if (!p.attached || !p.agent || !p.stage_known || !p.agent->learned()) return false;
-  if (p.pending_offline > 0) return false;  // in the middle of a burst
+  if (p.pending_offline > 0 && !behind(p, now)) return false;  // in the middle of a burst
   const bool changed = p.updates != p.updates_at_offer;
   const double since = seconds(now.mono - p.offered_at);
   // SERVING never changes it, and what was refused may be taken later (too many offers at once, the states of
@@ -263,7 +270,7 @@ bool Trainer::work(Now now) {
     next_ = at->first + '\0';
     if (!p.agent || !same(p.options, agent_options(p.announced)))
       build(p, now);
-    else if (p.pending_offline > 0 || p.pending_online > 0)
+    else if ((p.pending_offline > 0 || p.pending_online > 0) && !(behind(p, now) && publish_due(p, now)))
       learn(p);
     else
       publish(p, now);

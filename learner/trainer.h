@@ -82,6 +82,7 @@ class Trainer {
   void learn(Pupil& pupil);
   void publish(Pupil& pupil, Now now);
   bool offline(const Pupil& pupil) const;
+  bool behind(const Pupil& pupil, Now now) const;
   bool publish_due(const Pupil& pupil, Now now) const;
   bool needs_work(const Pupil& pupil, Now now) const;
   bool save_pupil(Pupil& pupil, Now now);

@@ -177,6 +177,30 @@ TEST_F(TrainerTest, OffersWhatChangedEveryIntervalAndRenewsWhatDidNot) {
   EXPECT_EQ(made[0].expires, now_.wall + seconds(100));
 }
 
+TEST_F(TrainerTest, ALearnerThatNeverCatchesUpOffersAllTheSame) {
+  hello_.settings.offline_updates = 1000;
+  start();
+  announce_agent();
+  std::uint64_t last = 0;
+  for (int episode = 0; episode < 4; ++episode) {
+    live(last + 1, last + 10, Stage::Offline);
+    last += 10;
+    work();
+  }
+  static_cast<void>(offers());
+  std::size_t made = 0;
+  for (int episode = 0; episode < 12; ++episode) {
+    live(last + 1, last + 10, Stage::Offline);
+    last += 10;
+    wait(seconds(10));
+    trainer_->work(now_);
+    trainer_->work(now_);
+    made += offers().size();
+    EXPECT_TRUE(trainer_->has_work(now_));
+  }
+  EXPECT_GE(made, 5U);
+}
+
 TEST_F(TrainerTest, WhatWasRefusedIsNotOfferedAgainUnchanged) {
   announce_agent();
   live(1, 40, Stage::Online);
