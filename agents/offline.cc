@@ -30,7 +30,8 @@ void put_into(QLearning& q, Adam& adam, const at::Tensor& values, const at::Tens
 
 int Offline::prepare(int n, const Replay& replay, const OnlineLearner& learner, Random& random) {
   const auto data = static_cast<double>(replay.by_fallback());
-  if (began_with_ == 0 || data >= kBeginAnew * static_cast<double>(began_with_)) {
+  // Not while the last ones are in training: a slow learner would never finish.
+  if (began_with_ == 0 || (!next_ && data >= kBeginAnew * static_cast<double>(began_with_))) {
     began_with_ = replay.by_fallback();
     updates_ = 0;
     next_.emplace();
@@ -100,7 +101,10 @@ Losses Offline::update(const Replay& replay, Scaling& scaling, OnlineLearner& le
     losses = update_method(live_, learner, hand_over_, replay, scaling, random);
   }
   ++updates_;
-  if (next_ && updates_ >= std::min(bearable_, double(kUpdatesToTakeOver)) && all_finite(next_->learner)) {
+  if (next_ &&
+      updates_ >=
+          std::min(kUpdatesPerTransition * static_cast<double>(began_with_), double(kUpdatesToTakeOver)) &&
+      all_finite(next_->learner)) {
     learner = std::move(next_->learner);
     live_ = std::move(next_->method);
     scaling = std::move(next_->scaling);

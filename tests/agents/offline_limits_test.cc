@@ -93,6 +93,18 @@ TEST(Offline, NewNetworksTakeTheSeatOnlyWhenTheyAreTrained) {
   EXPECT_NE(agent->snapshot().actor[0].weights, first.actor[0].weights);
 }
 
+TEST(Offline, ALearnerThatIsSlowerThanItsDataArrivesAtAPolicyAllTheSame) {
+  const auto agent = agent_for_limits({});
+  ASSERT_TRUE(agent);
+  LimitsWorld world({}, 1);
+  const auto log = toy::log_of_fallback(world, 1200, {}, Random(1));
+  for (std::size_t t = 0; t < log.size(); ++t) {
+    ASSERT_TRUE(agent->add(log[t]));
+    if ((t + 1) % 100 == 0) agent->learn_offline(20);
+  }
+  EXPECT_EQ(agent->snapshot().algorithm, "td3+bc") << "150 updates were due, 240 were made";
+}
+
 TEST(Offline, OnlineLearningGoesOnFromThePolicyWithoutAJump) {
   const auto agent = agent_for_limits({});
   ASSERT_TRUE(agent);
