@@ -147,12 +147,41 @@ void normalise_backward(float* d, const float* normalised, size_t n, size_t batc
   }
 }
 
+typedef int Integers __attribute__((vector_size(FLASH_LANES * sizeof(int))));
+inline Integers same(int x) {
+  return x - Integers{};
+}
+
+/// tanh x = (1 - e) / (1 + e), e = exp(-2 |x|), within 2e-7: actors have it in every layer, and a call of
+/// libm per number would cost more than all else. Infinity and NaN give NaN: both mean that learning
+/// diverged.
+inline Vector hyperbolic_tangent(Vector x) {
+  const Vector twice = reinterpret_cast<Vector>(reinterpret_cast<Integers>(x + x) & same(0x7fffffff));
+  const Integers small = twice < all(30);
+  const Vector y = -reinterpret_cast<Vector>((reinterpret_cast<Integers>(twice) & small) |
+                                             (reinterpret_cast<Integers>(all(30)) & ~small));
+  // exp(y) = 2^k exp(f), |f| <= ln(2) / 2.
+  const Integers k = __builtin_convertvector(y * all(1.442695041F) - all(0.5F), Integers);
+  const Vector kf = __builtin_convertvector(k, Vector);
+  const Vector f = (y - kf * all(0.693145752F)) - kf * all(1.42860677e-6F);
+  Vector e = all(1.0F / 720);
+  e = e * f + all(1.0F / 120);
+  e = e * f + all(1.0F / 24);
+  e = e * f + all(1.0F / 6);
+  e = e * f + all(0.5F);
+  e = e * f + all(1);
+  e = e * f + all(1);
+  e *= reinterpret_cast<Vector>((k + same(127)) << 23);
+  const Vector t = (all(1) - e) / (all(1) + e) + (x - x);
+  return reinterpret_cast<Vector>(reinterpret_cast<Integers>(t) |
+                                  (reinterpret_cast<Integers>(x) & same(static_cast<int>(0x80000000U))));
+}
+
 constexpr int kRelu = 1, kTanh = 2;
 
-void activate(int activation, const float* z, float* y, size_t n, size_t batch, size_t step) {
-  if (activation == kTanh) {
-    for (size_t b = 0; b < batch; ++b)
-      for (size_t i = 0; i < n; ++i) y[b * step + i] = __builtin_tanhf(z[b * step + i]);
+void activate(int activation, const float* z, float* y, size_t batch, size_t step) {
+  if (activation == kTanh) {  // of 0, the padding, it is 0
+    for (size_t i = 0; i < batch * step; i += kLanes) store(y + i, hyperbolic_tangent(load(z + i)));
   } else if (activation == kRelu) {
     for (size_t i = 0; i < batch * step; ++i) y[i] = z[i] > 0 ? z[i] : 0;
   } else if (z != y) {
@@ -160,10 +189,9 @@ void activate(int activation, const float* z, float* y, size_t n, size_t batch, 
   }
 }
 
-void activate_backward(int activation, const float* y, float* d, size_t n, size_t batch, size_t step) {
+void activate_backward(int activation, const float* y, float* d, size_t batch, size_t step) {
   if (activation == kTanh) {
-    for (size_t b = 0; b < batch; ++b)
-      for (size_t i = 0; i < n; ++i) d[b * step + i] *= 1 - y[b * step + i] * y[b * step + i];
+    for (size_t i = 0; i < batch * step; ++i) d[i] *= 1 - y[i] * y[i];
   } else if (activation == kRelu) {
     for (size_t i = 0; i < batch * step; ++i) d[i] = y[i] > 0 ? d[i] : 0;
   }
@@ -221,10 +249,7 @@ void forward(const Shape& shape, const float* parameters, const float* x, int nx
         for (size_t o = round_up(n_out); o < step; ++o) z[b * step + o] = 0;
     multiply(batch, round_up(n_out), {in, in_step, 1}, n_in, scratch, step, bias, z, step);
     if (layer.layer_norm) normalise(z, n_out, batch, step, t.inverse_deviation);
-    activate(layer.activation, z, t.y, n_out, batch, step);
-    if (layer.activation == kTanh && z != t.y)
-      for (size_t b = 0; b < batch; ++b)
-        for (size_t o = n_out; o < step; ++o) t.y[b * step + o] = 0;
+    activate(layer.activation, z, t.y, batch, step);
     in = t.y;
     in_step = step;
   }
@@ -261,7 +286,7 @@ void backward(const Shape& shape, const float* parameters, const float* tape, co
     const auto n_in = static_cast<size_t>(layer.inputs), n_out = static_cast<size_t>(layer.outputs);
     const float* in = l > 0 ? at[l - 1].y : tape;
     const size_t in_step = padded(layer.inputs);
-    activate_backward(layer.activation, at[l].y, d, n_out, batch, step);
+    activate_backward(layer.activation, at[l].y, d, batch, step);
     if (layer.layer_norm)
       normalise_backward(d, at[l].normalised, n_out, batch, step, at[l].inverse_deviation);
     if (dparameters) {

@@ -43,7 +43,8 @@ std::vector<MlpSpec> specs() {
           relu_mlp(3, {}, 1, Activation::Linear),
           relu_mlp(1, {1}, 1, Activation::Linear),
           relu_mlp(17, {33, 100, 15}, 16, Activation::Relu, true),
-          {5, {{20, Activation::Tanh, true}, {3}}}};
+          {5, {{20, Activation::Tanh, true}, {3}}},
+          {7, {{40, Activation::Tanh}, {40, Activation::Tanh}, {2, Activation::Tanh}}}};
 }
 
 TEST(Mlp, ValuesAndGradientsEqualTorchForEveryShapeAndBatch) {
@@ -105,6 +106,21 @@ TEST(Mlp, EveryInstructionSetThatRunsHereComputesTheSame) {
     for (std::size_t i = 0; i < dx.size(); ++i) EXPECT_NEAR(dx[i], dx0[i], 1e-5) << all[k]->name;
     for (std::size_t i = 0; i < dp.size(); ++i) EXPECT_NEAR(dp[i], dp0[i], 3e-5) << all[k]->name;
   }
+}
+
+TEST(Mlp, ItsTanhIsTanhEverywhere) {
+  // One weight of 1: the network is tanh itself.
+  Random random(1);
+  Network network = make_network(relu_mlp(1, {}, 1, Activation::Tanh), random);
+  network.parameters.data_ptr<float>()[0] = 1;
+  network.parameters.data_ptr<float>()[1] = 0;
+  std::vector<float> x;
+  for (float v = -20; v <= 20; v += 0.001F) x.push_back(v);
+  for (float v : {0.0F, -0.0F, 1e-30F, 1e-6F, -1e-4F, 100.0F, -1e6F, 1e30F}) x.push_back(v);
+  const at::Tensor y = mlp(network, at::tensor(x).view({-1, 1}));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    ASSERT_NEAR(y.data_ptr<float>()[i], std::tanh(x[i]), 3e-7) << x[i];
+  EXPECT_TRUE(std::isnan(mlp(network, at::full({1, 1}, NAN)).item<float>()));
 }
 
 TEST(Mlp, FrozenParametersGetNoGradientButInputsDo) {
