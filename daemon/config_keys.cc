@@ -384,8 +384,8 @@ std::vector<ConfigKey> make_table() {
          "How policies for limits are learned from logged steps: TD3 with behaviour cloning, or "
          "batch-constrained "
          "Q-learning.");
-  one_of(FIELD(config.learner.settings.frequency_offline), "/learner/frequency_offline", {"td3+bc", "iql", "bcq"},
-         "The same for frequency, or implicit Q-learning.");
+  one_of(FIELD(config.learner.settings.frequency_offline), "/learner/frequency_offline",
+         {"td3+bc", "iql", "bcq"}, "The same for frequency, or implicit Q-learning.");
   one_of(FIELD(config.learner.settings.frequency_algorithm), "/learner/frequency_algorithm",
          {"q-learning", "tabular-q"},
          "How the frequency policy goes on learning while it acts: with a Q-network, or with a table.");

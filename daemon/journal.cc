@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "policy/decision_json.h"
 
@@ -73,9 +72,7 @@ void DecisionJournal::add(const Decision& decision, const Target& target) {
     ++counters_.dropped;
     return;
   }
-  // Names of cgroups and containers are bytes, not always UTF-8.
-  buffer_ +=
-      to_json(decision, target, WithWords::No).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  append_json_text(buffer_, decision, target, WithWords::No);
   buffer_ += '\n';
   ++buffered_;
 }

@@ -1,5 +1,7 @@
 #include "policy/decision_json.h"
 
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
@@ -11,23 +13,132 @@
 namespace flash {
 namespace {
 
-using nlohmann::json;
+/// Appends JSON to a string that keeps its memory. A document tree of the same record costs some 150
+/// allocations, and the journal writes one per agent and tick.
+class Writer {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
 
-json number(double v) {
-  if (std::isnan(v)) return nullptr;
-  if (std::isinf(v)) return v > 0 ? json("max") : json(nullptr);
-  return v;
-}
+  Writer& key(std::string_view name) {
+    separate();
+    put(name);
+    out_ += ':';
+    fresh_ = true;
+    return *this;
+  }
+  void open(char bracket) {
+    separate();
+    out_ += bracket;
+    fresh_ = true;
+  }
+  void close(char bracket) {
+    out_ += bracket;
+    fresh_ = false;
+  }
 
-json text(std::string_view s) {
-  return std::string(s);
-}
+  void value(std::string_view text) {
+    separate();
+    put(text);
+  }
+  void value(const char* text) { value(std::string_view(text)); }
+  void value(bool b) {
+    separate();
+    out_ += b ? "true" : "false";
+  }
+  void null() {
+    separate();
+    out_ += "null";
+  }
+  /// Shortest text that reads back as the same number; "max" for no limit, null for what is not known.
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  void value(Number x) {
+    if constexpr (std::is_floating_point_v<Number>) {
+      if (std::isinf(x) && x > 0) return value(std::string_view("max"));
+      if (!std::isfinite(x)) return null();
+    }
+    separate();
+    std::array<char, 32> text;
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), x);
+    out_.append(text.data(), end.ptr);
+  }
 
-json action(const Action& a) {
-  json out = json::object();
+  template <class Value>
+  void field(std::string_view name, const Value& v) {
+    key(name).value(v);
+  }
+
+ private:
+  void separate() {
+    if (!std::exchange(fresh_, false)) out_ += ',';
+  }
+
+  /// Names of cgroups and containers are bytes, not always UTF-8: what is not becomes U+FFFD.
+  void put(std::string_view text) {
+    out_ += '"';
+    for (std::size_t i = 0; i < text.size();) {
+      const auto c = static_cast<unsigned char>(text[i]);
+      if (c == '"' || c == '\\') {
+        out_ += '\\';
+        out_ += text[i++];
+      } else if (c < 0x20) {
+        char escape[8];
+        std::snprintf(escape, sizeof escape, "\\u%04x", c);
+        out_ += escape;
+        ++i;
+      } else if (c < 0x80) {
+        out_ += text[i++];
+      } else if (const std::size_t n = sequence(text.substr(i)); n > 0) {
+        out_.append(text, i, n);
+        i += n;
+      } else {
+        out_ += "\xEF\xBF\xBD";
+        ++i;
+      }
+    }
+    out_ += '"';
+  }
+
+  /// Length of the UTF-8 sequence at the front (Unicode 15, table 3-7), 0: not one.
+  static std::size_t sequence(std::string_view s) {
+    const auto at = [&](std::size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U; };
+    const auto tail = [&](std::size_t i) { return at(i) >= 0x80 && at(i) <= 0xBF; };
+    const unsigned a = at(0), b = at(1);
+    if (a >= 0xC2 && a <= 0xDF) return tail(1) ? 2 : 0;
+    if (a >= 0xE0 && a <= 0xEF) {
+      const unsigned low = a == 0xE0 ? 0xA0 : 0x80, high = a == 0xED ? 0x9F : 0xBF;
+      return b >= low && b <= high && tail(2) ? 3 : 0;
+    }
+    if (a >= 0xF0 && a <= 0xF4) {
+      const unsigned low = a == 0xF0 ? 0x90 : 0x80, high = a == 0xF4 ? 0x8F : 0xBF;
+      return b >= low && b <= high && tail(2) && tail(3) ? 4 : 0;
+    }
+    return 0;
+  }
+
+  std::string& out_;
+  bool fresh_ = true;  // nothing to separate from yet
+};
+
+void put(Writer& w, std::string_view name, const Action& a) {
+  w.key(name).open('{');
   for (const auto& row : knob_table())
-    if (a.has(row.kind)) out[std::string(row.name)] = number(a[row.kind]);
-  return out;
+    if (a.has(row.kind)) w.field(row.name, a[row.kind]);
+  w.close('}');
+}
+
+template <class Range>
+void put_array(Writer& w, std::string_view name, const Range& values) {
+  w.key(name).open('[');
+  for (const auto& x : values) w.value(x);
+  w.close(']');
+}
+
+void put_or_null(Writer& w, std::string_view name, const std::vector<float>& values) {
+  if (values.empty())
+    w.key(name).null();
+  else
+    put_array(w, name, values);
 }
 
 std::string rfc3339(std::int64_t us) {
@@ -45,49 +156,130 @@ std::string rfc3339(std::int64_t us) {
   return out;
 }
 
-json target_json(const Target& t) {
-  json out = {{"name", t.name},
-              {"agent", agent_name(t.id)},
-              {"task", text(to_string(t.task()))},
-              {"cgroup", t.cgroup},
-              {"unit", t.unit},
-              {"cpus", t.cpus},
-              {"owner", text(to_string(t.owner))},
-              {"application", t.application},
-              {"rule", t.rule}};
-  if (t.container.runtime.empty())
-    out["container"] = nullptr;
-  else
-    out["container"] = {{"runtime", t.container.runtime},
-                        {"id", t.container.id},
-                        {"name", t.container.name},
-                        {"pod_uid", t.container.pod_uid}};
-  return out;
+void put_target(Writer& w, const Target& t) {
+  w.key("target").open('{');
+  w.field("name", t.name);
+  w.field("agent", agent_name(t.id));
+  w.field("task", to_string(t.task()));
+  w.field("cgroup", t.cgroup);
+  w.field("unit", t.unit);
+  put_array(w, "cpus", t.cpus);
+  w.field("owner", to_string(t.owner));
+  w.field("application", t.application);
+  w.field("rule", t.rule);
+  if (t.container.runtime.empty()) {
+    w.key("container").null();
+  } else {
+    w.key("container").open('{');
+    w.field("runtime", t.container.runtime);
+    w.field("id", t.container.id);
+    w.field("name", t.container.name);
+    w.field("pod_uid", t.container.pod_uid);
+    w.close('}');
+  }
+  w.close('}');
 }
 
-json floats(const std::vector<float>& v) {
-  if (v.empty()) return nullptr;
-  json out = json::array();
-  for (float x : v) out.push_back(number(x));
-  return out;
+void put_observation(Writer& w, const Observation& o) {
+  w.key("observation").open('{');
+  for (const auto& row : signal_table()) {
+    const Sample& s = o[row.signal];
+    if (s.validity == Validity::Missing) continue;
+    w.key(row.name).open('{');
+    if (s.usable())
+      w.field("value", s.value);
+    else
+      w.key("value").null();
+    w.field("unit", row.unit);
+    w.field("validity", to_string(s.validity));
+    w.close('}');
+  }
+  w.close('}');
 }
 
-json ranges_json(const Decision& d) {
-  json out = json::object();
-  for (const KnobContext& c : d.contexts)
-    out[std::string(traits(c.knob).name)] = {
-        {"lower", number(c.lower)}, {"upper", number(c.upper)}, {"steps", c.steps}};
-  return out;
+void put_reward(Writer& w, const Reward& r) {
+  w.key("reward");
+  if (!r.given) return w.null();
+  w.open('{');
+  w.field("value", r.value);
+  w.field("slo_preservation", r.slo_preservation);
+  w.field("utilization", r.utilization);
+  w.field("ips_gain", r.ips_gain);
+  w.field("power_cost", r.power_cost);
+  w.field("trusted", r.trusted);
+  w.close('}');
 }
 
-/// An object keeps its keys sorted; readers take the entries' order from state_entries().
-json state_json(const Decision& d, Task task) {
+void put_learning(Writer& w, const Decision& d, Task task) {
   const std::vector<float>& state = d.learning.state;
   const auto entries = state_entries(task);
-  if (state.size() != entries.size()) return nullptr;
-  json out = json::object();
-  for (std::size_t i = 0; i < state.size(); ++i) out[std::string(entries[i].name)] = number(state[i]);
-  return out;
+  w.key("state");
+  if (state.size() != entries.size()) {
+    w.null();
+  } else {
+    w.open('{');
+    for (std::size_t i = 0; i < state.size(); ++i) w.field(entries[i].name, state[i]);
+    w.close('}');
+  }
+  w.key("learning").open('{');
+  w.field("state_trusted", d.learning.state_trusted);
+  w.field("end_of_episode", d.learning.end_of_episode);
+  put_or_null(w, "action", d.learning.action);
+  put_or_null(w, "fallback", d.learning.fallback);
+  w.close('}');
+  w.key("ranges").open('{');
+  for (const KnobContext& c : d.contexts) {
+    w.key(traits(c.knob).name).open('{');
+    w.field("lower", c.lower);
+    w.field("upper", c.upper);
+    put_array(w, "steps", c.steps);
+    w.close('}');
+  }
+  w.close('}');
+}
+
+void put_considered(Writer& w, const Decision& d) {
+  w.key("attributions").open('[');
+  for (const Attribution& a : d.attributions) {
+    w.open('{');
+    w.field("entry", a.entry);
+    w.field("value", a.value);
+    w.field("weight", a.weight);
+    w.close('}');
+  }
+  w.close(']');
+  w.key("alternatives").open('[');
+  for (const Alternative& a : d.alternatives) {
+    w.open('{');
+    w.field("label", a.label);
+    put(w, "action", a.action);
+    w.field("value", a.value);
+    w.close('}');
+  }
+  w.close(']');
+  w.key("verdicts").open('[');
+  for (const GuardVerdict& v : d.verdicts) {
+    w.open('{');
+    w.field("guard", v.guard);
+    w.field("knob", traits(v.knob).name);
+    w.field("verdict", to_string(v.verdict));
+    w.field("before", v.before);
+    w.field("after", v.after);
+    w.field("reason", v.reason);
+    w.close('}');
+  }
+  w.close(']');
+  w.key("outcomes").open('[');
+  for (const KnobOutcome& o : d.outcomes) {
+    w.open('{');
+    w.field("knob", traits(o.knob).name);
+    w.field("status", to_string(o.status));
+    w.field("asked", o.asked);
+    w.field("executed", o.executed);
+    w.field("message", o.message);
+    w.close('}');
+  }
+  w.close(']');
 }
 
 }  // namespace
@@ -96,80 +288,45 @@ std::string_view to_string(Verdict verdict) {
   return verdict == Verdict::Changed ? "changed" : "refused";
 }
 
-json to_json(const Decision& d, const Target& target, WithWords with) {
-  json out = json::object();
+void append_json_text(std::string& out, const Decision& d, const Target& target, WithWords with) {
+  Writer w(out);
   const std::int64_t us =
       std::chrono::duration_cast<std::chrono::microseconds>(d.at.wall.time_since_epoch()).count();
-  out["seq"] = d.seq;
-  out["time"] = rfc3339(us);
-  out["time_us"] = us;
-  out["target"] = target_json(target);
-  out["stage"] = text(to_string(d.stage));
-  out["mode"] = text(to_string(d.mode));
-  out["controller"] = text(to_string(d.controller));
-  out["controller_reason"] = d.controller_reason;
-  out["episode"] = d.episode;
-  out["step"] = d.step;
-  json& observation = out["observation"] = json::object();
-  for (const auto& row : signal_table()) {
-    const Sample& s = d.observation[row.signal];
-    if (s.validity == Validity::Missing) continue;
-    observation[std::string(row.name)] = {{"value", s.usable() ? number(s.value) : json(nullptr)},
-                                          {"unit", text(row.unit)},
-                                          {"validity", text(to_string(s.validity))}};
-  }
-  if (d.reward.given)
-    out["reward"] = {{"value", number(d.reward.value)},
-                     {"slo_preservation", number(d.reward.slo_preservation)},
-                     {"utilization", number(d.reward.utilization)},
-                     {"ips_gain", number(d.reward.ips_gain)},
-                     {"power_cost", number(d.reward.power_cost)},
-                     {"trusted", d.reward.trusted}};
-  else
-    out["reward"] = nullptr;
-  out["current"] = action(d.current);
-  out["proposed"] = action(d.proposed);
-  out["allowed"] = action(d.allowed);
-  out["explanation"] = d.explanation;
-  out["explored"] = d.explored;
-  out["exploration"] = d.exploration;
-  out["model_version"] = d.model_version;
-  out["notes"] = d.notes;
-  out["state"] = state_json(d, target.task());
-  out["learning"] = {{"state_trusted", d.learning.state_trusted},
-                     {"end_of_episode", d.learning.end_of_episode},
-                     {"action", floats(d.learning.action)},
-                     {"fallback", floats(d.learning.fallback)}};
-  out["ranges"] = ranges_json(d);
-  json& attributions = out["attributions"] = json::array();
-  for (const Attribution& a : d.attributions)
-    attributions.push_back(
-        {{"entry", text(a.entry)}, {"value", number(a.value)}, {"weight", number(a.weight)}});
-  json& alternatives = out["alternatives"] = json::array();
-  for (const Alternative& a : d.alternatives)
-    alternatives.push_back({{"label", a.label}, {"action", action(a.action)}, {"value", number(a.value)}});
-  json& verdicts = out["verdicts"] = json::array();
-  for (const GuardVerdict& v : d.verdicts)
-    verdicts.push_back({{"guard", text(v.guard)},
-                        {"knob", text(traits(v.knob).name)},
-                        {"verdict", text(to_string(v.verdict))},
-                        {"before", number(v.before)},
-                        {"after", number(v.after)},
-                        {"reason", v.reason}});
-  json& outcomes = out["outcomes"] = json::array();
-  for (const KnobOutcome& o : d.outcomes)
-    outcomes.push_back({{"knob", text(traits(o.knob).name)},
-                        {"status", text(to_string(o.status))},
-                        {"asked", number(o.asked)},
-                        {"executed", number(o.executed)},
-                        {"message", o.message}});
-  if (with == WithWords::Yes) out["words"] = words(d, target);
-  return out;
+  w.open('{');
+  w.field("seq", d.seq);
+  w.field("time", rfc3339(us));
+  w.field("time_us", us);
+  put_target(w, target);
+  w.field("stage", to_string(d.stage));
+  w.field("mode", to_string(d.mode));
+  w.field("controller", to_string(d.controller));
+  w.field("controller_reason", d.controller_reason);
+  w.field("episode", d.episode);
+  w.field("step", d.step);
+  put_observation(w, d.observation);
+  put_reward(w, d.reward);
+  put(w, "current", d.current);
+  put(w, "proposed", d.proposed);
+  put(w, "allowed", d.allowed);
+  w.field("explanation", d.explanation);
+  w.field("explored", d.explored);
+  w.field("exploration", d.exploration);
+  w.field("model_version", d.model_version);
+  w.field("notes", d.notes);
+  put_learning(w, d, target.task());
+  put_considered(w, d);
+  if (with == WithWords::Yes) w.field("words", words(d, target));
+  w.close('}');
 }
 
 std::string to_json_text(const Decision& decision, const Target& target) {
-  // Names of cgroups and containers are bytes, not always UTF-8.
-  return to_json(decision, target).dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string out;
+  append_json_text(out, decision, target, WithWords::Yes);
+  return out;
+}
+
+nlohmann::json to_json(const Decision& decision, const Target& target) {
+  return nlohmann::json::parse(to_json_text(decision, target));
 }
 
 }  // namespace flash

@@ -35,9 +35,10 @@ namespace flash {
 /// The words can be made again from the rest; the journal goes without.
 enum class WithWords : bool { No, Yes };
 
-nlohmann::json to_json(const Decision& decision, const Target& target, WithWords with = WithWords::Yes);
-/// One line.
-std::string to_json_text(const Decision& decision, const Target& target);
-std::string_view to_string(Verdict verdict);  // "changed", "refused"
+/// One line, without its end, appended. Always valid UTF-8.
+void append_json_text(std::string& out, const Decision& decision, const Target& target, WithWords with);
+std::string to_json_text(const Decision& decision, const Target& target);  // with words
+nlohmann::json to_json(const Decision& decision, const Target& target);    // with words
+std::string_view to_string(Verdict verdict);                               // "changed", "refused"
 
 }  // namespace flash

@@ -300,7 +300,8 @@ TEST(LearningSettings, TheOneOutOfRangeIsNamed) {
     return result ? "accepted" : result.error().message();
   };
   EXPECT_EQ(error([](auto& s) { s.limits_offline = "sarsa"; }), "limits_offline: not one of td3+bc, bcq");
-  EXPECT_EQ(error([](auto& s) { s.frequency_offline = "cql"; }), "frequency_offline: not one of td3+bc, iql, bcq");
+  EXPECT_EQ(error([](auto& s) { s.frequency_offline = "cql"; }),
+            "frequency_offline: not one of td3+bc, iql, bcq");
   EXPECT_EQ(error([](auto& s) { s.frequency_algorithm = ""; }),
             "frequency_algorithm: not one of q-learning, tabular-q");
   EXPECT_EQ(error([](auto& s) { s.discount = 1; }), "discount: 1.0, from 0.0 to 0.9999");

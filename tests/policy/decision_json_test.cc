@@ -109,6 +109,17 @@ TEST(DecisionJson, IsOneValidLineWhateverTheNames) {
   EXPECT_TRUE(nlohmann::json::accept(line));
 }
 
+TEST(DecisionJson, KeepsEveryCharacterAndReplacesWhatIsNone) {
+  Target t = web();
+  t.name = "tab\t \"q\" \\ \x01 h\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80";
+  EXPECT_EQ(to_json(decision(), t)["target"]["name"], t.name);
+  // Overlong, a surrogate, beyond U+10FFFF, cut.
+  for (const char* bad : {"\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\xFF"}) {
+    t.name = bad;
+    EXPECT_TRUE(nlohmann::json::accept(to_json_text(decision(), t))) << bad;
+  }
+}
+
 TEST(Words, TellTheWholeStory) {
   EXPECT_EQ(
       words(decision(), web()),
