@@ -63,6 +63,7 @@ void ControlLoop::Impl::end_hold(ManagedAgent& a) {
 LifecycleInput ControlLoop::Impl::lifecycle_input(const ManagedAgent& a) const {
   LifecycleInput in;
   in.rewards = a.proof.stats();
+  in.unjudged = a.unjudged;
   in.min_rewards = (static_cast<std::size_t>(episode_steps()) + 1) / 2;
   in.policy_ready = a.seat.ready(last_tick);
   in.executing = may_write(a);

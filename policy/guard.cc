@@ -28,12 +28,24 @@ double effective(const GuardInput& in, double value) {
   return value;
 }
 
+/// What is in use, with room above it; 0: not measured.
+double needed_memory(const GuardInput& in) {
+  const Sample& used = (*in.observation)[Signal::MemoryWorkingSet];
+  return used.usable() ? std::max(used.value * kWorkingSetMargin, used.value + in.growth_room) : 0;
+}
+
+/// Half of that room is gone: whatever was proposed and however often it moved, the limit grows.
+bool short_of_room(const GuardInput& in) {
+  if (in.knob != KnobKind::MemoryLimit || !std::isfinite(in.current)) return false;
+  const double used = (*in.observation)[Signal::MemoryWorkingSet].value_or(0);
+  return in.current < used + (needed_memory(in) - used) / 2;
+}
+
 /// A memory limit is not cut below this in one step; says why.
 double memory_floor(const GuardInput& in, std::string& why) {
   const Sample& used = (*in.observation)[Signal::MemoryWorkingSet];
   const Sample& charged = (*in.observation)[Signal::MemoryUsage];
-  const double in_use =
-      used.usable() ? std::max(used.value * kWorkingSetMargin, used.value + in.growth_room) : 0;
+  const double in_use = needed_memory(in);
   const double at_once = charged.usable() ? charged.value - kReclaimAtOnce : 0;
   if (in_use >= at_once) {
     why = "the working set is ";
@@ -75,6 +87,11 @@ double pressure_floor(const GuardInput& in, double proposed, std::string& reason
       allowed = std::min(in.current, floor);
       reason += why;
     }
+    const double needed = std::min(needed_memory(in), std::max(in.range.upper, in.current));
+    if (short_of_room(in) && allowed < needed) {
+      if (reason.empty()) reason = why;
+      return needed;
+    }
   }
   return allowed;
 }
@@ -113,10 +130,12 @@ double flap(const GuardInput& in, double proposed, std::string& reason) {
   if (same_setting(in.knob, in.current, proposed)) return proposed;
   const int direction = proposed > in.current ? 1 : -1;
   const GuardOptions& g = in.rule->guards;
-  if (!in.flaps->reverses(direction)) return proposed;
+  // A last move down must not leave further cuts of memory as the only way: running into its limit may kill.
+  const bool cut = in.knob == KnobKind::MemoryLimit && direction < 0;
+  if (!cut && !in.flaps->reverses(direction)) return proposed;
   const int reversals = in.flaps->reversals(in.step, g.flap_window_steps);
   if (reversals < g.flap_budget) return proposed;
-  if (direction > 0 && starving(in.knob, *in.observation, g)) return proposed;
+  if (direction > 0 && (starving(in.knob, *in.observation, g) || short_of_room(in))) return proposed;
   appendf(reason, "changed direction %d times in the last %d steps, %d are allowed", reversals,
           g.flap_window_steps, g.flap_budget);
   return in.current;

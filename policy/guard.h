@@ -61,7 +61,9 @@ struct Guard {
 ///    says nothing about its speed.
 ///  - slew: at most +max_step_up, -max_step_down of the value per step; "no limit" counts as the whole node;
 ///    a frequency may always go one hardware step.
-///  - flap: beyond the budget of direction reversals only a starving target's limit may grow.
+///  - flap: beyond the budget of direction reversals no memory limit is cut, and only a limit that starves
+///  its
+///    target or leaves its memory no room may turn to growing.
 ///  - bounds: rule, hardware, node.
 std::span<const Guard> guard_table();
 

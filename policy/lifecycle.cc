@@ -119,6 +119,12 @@ StageVerdict judge_stage(Stage stage, const LifecycleInput& in, const UserProfil
             static_cast<unsigned long long>(in.version), r.mean, in.fallback_reward);
     return v;
   }
+  if ((stage == Stage::Online || stage == Stage::Serving) && in.unjudged >= 2 * enough) {  // (deviation)
+    v.next = Stage::Offline;
+    appendf(v.words, "nothing that the policy (version %llu) earned in the last %zu steps could be judged",
+            static_cast<unsigned long long>(in.version), in.unjudged);
+    return v;
+  }
   Waits waits;
   switch (stage) {
     case Stage::Initialized:                 // line 4

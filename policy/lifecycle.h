@@ -61,6 +61,7 @@ struct StageChange {
 struct LifecycleInput {
   RewardStats rewards;          // R
   std::size_t min_rewards = 1;  // fewer say nothing: avg(R) of a handful of steps must not switch a stage
+  std::size_t unjudged = 0;     // steps in a row that the policy decided and whose rewards cannot be trusted
   bool policy_ready = false;    // an accepted, unexpired snapshot is in the seat
   bool executing = true;        // control mode, not held: else no reward can count
 
@@ -91,6 +92,8 @@ struct StageVerdict {
 ///  - ONLINE or SERVING -> OFFLINE when avg(R) is below what the fallback earned by more than
 ///    worse_than_fallback. Alg. 1 has no way back: 3.4 lets high-stakes applications stay offline while
 ///    retraining, and a policy that is measurably worse than the rules has no business in the seat.
+///  - the same when for an episode nothing that the policy earned could be judged: a policy under which the
+///    application falls silent must not stay in the seat for want of a bad reward.
 ///  - after that OFFLINE -> ONLINE waits for a newer policy, and from the second failure in a row for more
 ///  and
 ///    more episodes.

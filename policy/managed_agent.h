@@ -100,6 +100,7 @@ struct ManagedAgent {
   RewardHistory history_of_rewards;
   RewardWindow rewards;  // trusted, for people
   RewardWindow proof;    // trusted and earned under control in this stage by who is judged: the R of Alg. 1
+  std::size_t unjudged = 0;  // steps in a row that the policy was in charge and no reward could be trusted
   double gain = std::numeric_limits<double>::quiet_NaN();  // Reward::ips_gain of the last step, NaN: unknown
   double highest_power = 0;
 

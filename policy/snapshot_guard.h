@@ -71,7 +71,7 @@ class RecentSteps {
   std::size_t count_ = 0, next_ = 0;
 };
 
-inline constexpr std::size_t kMaxParameters = std::size_t{1} << 17;
+inline constexpr std::size_t kMaxParameters = std::size_t{1} << 15;
 inline constexpr Duration kLongestLife = std::chrono::hours(24 * 30);
 /// States of which an entry differs by this much (entries are scaled to about [-1,1]) differ clearly.
 inline constexpr double kClearly = 0.10;

@@ -114,6 +114,7 @@ void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* 
       d.reward.trusted = false;
 
   a.history_of_rewards.push(d.reward.value);
+  if (a.in_control && a.controller == Controller::Learned) a.unjudged = d.reward.trusted ? 0 : a.unjudged + 1;
   if (d.reward.trusted) {
     a.rewards.push(d.reward.value);
     if (!a.in_control) return;
@@ -153,6 +154,7 @@ void ControlLoop::Impl::lifecycle(ManagedAgent& a, Decision& d, Now now) {
   a.change.stage = true;
   // The fallback's rewards must not vouch for the learned policy: R starts anew with the stage.
   a.proof.clear();
+  a.unjudged = 0;
 }
 
 /// The seat: the learned policy if the stage says so and it can be trusted now; says why not otherwise.

@@ -170,6 +170,34 @@ TEST_F(Pressure, PageCacheIsReclaimedInPieces) {
   EXPECT_DOUBLE_EQ(ask(130 * kMiB), 8000 * kMiB) << "nothing to reclaim: only the slew rate counts";
 }
 
+TEST_F(Pressure, WhereHalfTheRoomIsGoneTheLimitGrowsWhateverIsProposed) {
+  in.knob = KnobKind::MemoryLimit;
+  in.range = {64 * kMiB, 2048 * kMiB};
+  in.current = 200 * kMiB;
+  in.growth_room = 100 * kMiB;
+  observation[Signal::MemoryWorkingSet] = Sample::good(140 * kMiB);
+  EXPECT_DOUBLE_EQ(apply_guards(in, in.current, verdicts), in.current) << "60 of 100 MiB are left";
+  observation[Signal::MemoryWorkingSet] = Sample::good(160 * kMiB);
+  EXPECT_DOUBLE_EQ(apply_guards(in, in.current, verdicts), 260 * kMiB);
+  EXPECT_DOUBLE_EQ(apply_guards(in, 170 * kMiB, verdicts), 260 * kMiB);
+  for (int i = 0; i < 20; ++i) flaps.record(1, i % 2 ? -1 : 1);
+  in.flaps = &flaps;
+  in.step = 2;
+  EXPECT_DOUBLE_EQ(apply_guards(in, in.current, verdicts), 260 * kMiB) << "however often it moved";
+}
+
+TEST_F(Flap, BeyondTheBudgetMemoryIsNotCutAfterACut) {
+  in.knob = KnobKind::MemoryLimit;
+  in.range = {64 * kMiB, 2048 * kMiB};
+  in.current = 400 * kMiB;
+  observation[Signal::MemoryWorkingSet] = Sample::good(100 * kMiB);
+  for (int i = 0; i < 20; ++i) flaps.record(1, i % 2 ? -1 : 1);
+  in.flaps = &flaps;
+  in.step = 2;
+  EXPECT_DOUBLE_EQ(ask(380 * kMiB), in.current) << "the last move was down: no reversal, and yet";
+  EXPECT_EQ(who(), "flap");
+}
+
 TEST_F(Pressure, ALimitKeepsRoomForRecentGrowth) {
   in.knob = KnobKind::MemoryLimit;
   in.range = {64 * kMiB, 2048 * kMiB};

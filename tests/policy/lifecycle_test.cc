@@ -192,5 +192,18 @@ TEST(RewardWindow, DoesNotDriftInALongRun) {
   EXPECT_NEAR(w.stats().stddev, 0, 1e-6);
 }
 
+TEST(Lifecycle, AnEpisodeInWhichNothingCouldBeJudgedEndsTheStage) {
+  LifecycleInput in;
+  in.rewards = {0.9, 0.9, 0.01, 100};
+  in.min_rewards = 50;
+  in.policy_ready = true;
+  for (const Stage stage : {Stage::Online, Stage::Serving}) {
+    in.unjudged = 99;
+    EXPECT_NE(next_stage(stage, in, {}), Stage::Offline);
+    in.unjudged = 100;
+    EXPECT_EQ(next_stage(stage, in, {}), Stage::Offline);
+  }
+}
+
 }  // namespace
 }  // namespace flash
