@@ -29,30 +29,31 @@ double effective(const GuardInput& in, double value) {
 }
 
 /// What is in use, with room above it; 0: not measured.
-double needed_memory(const GuardInput& in) {
+double needed_memory(const GuardInput& in, double room) {
   const Sample& used = (*in.observation)[Signal::MemoryWorkingSet];
-  return used.usable() ? std::max(used.value * kWorkingSetMargin, used.value + in.growth_room) : 0;
+  return used.usable() ? std::max(used.value * kWorkingSetMargin, used.value + room) : 0;
 }
 
 /// Half of that room is gone: whatever was proposed and however often it moved, the limit grows.
 bool short_of_room(const GuardInput& in) {
   if (in.knob != KnobKind::MemoryLimit || !std::isfinite(in.current)) return false;
   const double used = (*in.observation)[Signal::MemoryWorkingSet].value_or(0);
-  return in.current < used + (needed_memory(in) - used) / 2;
+  return in.current < used + (needed_memory(in, in.growth_room) - used) / 2;
 }
 
-/// A memory limit is not cut below this in one step; says why.
-double memory_floor(const GuardInput& in, std::string& why) {
+/// A memory limit is not cut below this in one step; says why. `room` 0: the rule's range counts for more
+/// than room for growth.
+double memory_floor(const GuardInput& in, double room, std::string& why) {
   const Sample& used = (*in.observation)[Signal::MemoryWorkingSet];
   const Sample& charged = (*in.observation)[Signal::MemoryUsage];
-  const double in_use = needed_memory(in);
+  const double in_use = needed_memory(in, room);
   const double at_once = charged.usable() ? charged.value - kReclaimAtOnce : 0;
   if (in_use >= at_once) {
     why = "the working set is ";
     append_value(why, in.knob, used.value_or(0));
-    if (in.growth_room > used.value_or(0) * (kWorkingSetMargin - 1)) {
+    if (room > used.value_or(0) * (kWorkingSetMargin - 1)) {
       why += " and lately grew so fast that ";
-      append_value(why, in.knob, in.growth_room);
+      append_value(why, in.knob, room);
       why += " are kept free";
     }
     return in_use;
@@ -82,12 +83,12 @@ double pressure_floor(const GuardInput& in, double proposed, std::string& reason
   }
   if (in.knob == KnobKind::MemoryLimit) {
     std::string why;
-    const double floor = memory_floor(in, why);
+    const double floor = memory_floor(in, in.growth_room, why);
     if (proposed < in.current && proposed < floor) {
       allowed = std::min(in.current, floor);
       reason += why;
     }
-    const double needed = std::min(needed_memory(in), std::max(in.range.upper, in.current));
+    const double needed = std::min(needed_memory(in, in.growth_room), std::max(in.range.upper, in.current));
     if (short_of_room(in) && allowed < needed) {
       if (reason.empty()) reason = why;
       return needed;
@@ -157,7 +158,7 @@ double bounds(const GuardInput& in, double proposed, std::string& reason) {
     // A range that ends below what is in use is approached, not jumped into: on v1 that is refused (EBUSY)
     // after all was reclaimed or swapped that could be, and again in every tick.
     std::string why;
-    if (const double floor = memory_floor(in, why); inside < floor) {
+    if (const double floor = memory_floor(in, 0, why); inside < floor) {
       if (reason.empty()) reason = why;
       return std::min(in.current, floor);
     }
