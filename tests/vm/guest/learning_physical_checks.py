@@ -10,8 +10,9 @@ import math
 import time
 
 import flashd
+import learner_checks
 from checks import check, eventually, output, require, write
-from physical_checks import CPU, POLICY, encoder_alone, mean_rate
+from physical_checks import CPU, POLICY, encoder_alone, rate
 from rig_checks import FREQUENCIES_KHZ
 
 PERIOD_S = 0.25
@@ -20,10 +21,17 @@ WORK = 1500  # rounds per frame: some 65 frames per tick at 2.2 GHz, so that cou
 TICKS_FIXED = 24  # per P-state
 TICKS = 120  # MIAD and learned
 SETTLE = 4  # ticks after a change by hand: what was in force during a tick must be one frequency
-LEARNING_S = 150  # from initialized until the learned policy is judged, at most
-# Of the rate at 3 GHz. 2.2 GHz keeps it with 4 % to spare, less than MIAD's slack threshold of 5 %; 1.8 GHz
-# misses it by 15 %.
-OBJECTIVE = 0.705
+LEARNING_AT_LEAST_S = 130  # a lucky episode is enough to serve, not to be judged
+LEARNING_S = 180  # from initialized until the learned policy is judged, at most
+# The objective as a share of the rate at this frequency: it keeps it with 4 % to spare, less than MIAD's slack
+# threshold of 5 %; the next lower one, 1.8 GHz, misses it by 15 %.
+ENOUGH_KHZ = 2200000
+OBJECTIVE = 0.96
+# One level more in up to half of the steps while MIAD is in charge, for as long as an effect needs to show.
+EXPLORATION = {"fallback_share": 0.5, "online_share": 0.1, "hold_steps": 2}
+# Learning for a life of three minutes. SmartOverclock's table, since an update of networks takes 40 to 160 ms under
+# TCG (0.2 ms on a host): too few in this time. The table's takes 0.05 ms.
+LEARNER = {"frequency_algorithm": "tabular-q", "learning_starts": 60, "offline_updates": 100, "publish_interval_s": 4}
 
 
 @dataclasses.dataclass
@@ -78,7 +86,7 @@ def observe(path: str, ticks: int, settle: int = SETTLE) -> Phase:
 
 def settings(slo: float, mode: str, **rule) -> dict:
     return {
-        "period_s": PERIOD_S, "mode": mode, "episode_steps": EPISODE_STEPS,
+        "period_s": PERIOD_S, "mode": mode, "episode_steps": EPISODE_STEPS, "learner": LEARNER,
         "rules": {
             "web": None, "scope": None, "direct": None,
             "cpus": {"task": "cpu-frequency", "select": {"cpus": str(CPU)},
@@ -106,18 +114,81 @@ def best_fixed(path: str) -> tuple[int, dict[int, Phase]]:
 
 
 def objective() -> float:
-    write(POLICY / "scaling_setspeed", FREQUENCIES_KHZ[0])
-    time.sleep(1)
-    return round(OBJECTIVE * mean_rate(4), 2)
+    """From the rate at ENOUGH_KHZ, and at the next lower frequency in proportion: the host takes a processor away
+    for seconds, which is not what the frequency gives, and less easily where less of it is needed. For the same
+    reason the second highest of the half seconds."""
+    seen = []
+    for khz in (ENOUGH_KHZ, 1800000):
+        write(POLICY / "scaling_setspeed", khz)
+        time.sleep(1)
+        rates = []
+        for _ in range(10):
+            time.sleep(0.5)
+            rates.append(rate() * ENOUGH_KHZ / khz)
+        seen.append(sorted(rates)[-2])
+    return round(OBJECTIVE * max(seen), 2)
 
 
-@check("learning.rewards-of-fixed-frequencies-and-miad", seconds=200,
-       needs=("world.services-run", "rig.speed-follows-frequency"))
-def fixed_and_miad():
+def learn(path: str) -> dict:
+    """The agent, once its policy serves after so long as learning takes, or after LEARNING_S."""
+    began = time.monotonic()
+    while True:
+        agent = flashd.agent(path)
+        took = time.monotonic() - began
+        if took >= LEARNING_S or (took >= LEARNING_AT_LEAST_S and agent["Stage"] == "serving"):
+            return agent
+        time.sleep(2)
+
+
+def story(agent: dict) -> str:
+    """Stages in order with the seconds from the first one; what the next one waits for, and what the learner does."""
+    first = agent["Stages"][0][1]
+    stages = ", ".join(f"{stage} at {(since - first) / 1e6:.0f} s" for stage, since, _ in agent["Stages"])
+    waits = f"; waits for: {agent['WaitingFor']}" if agent["WaitingFor"] else ""
+    refused = f"; refused: {agent['LastRefusal']}" if agent["LastRefusal"] else ""
+    return f"{stages} ({agent['Model'] or 'no policy'}; {agent['Learning']}{waits}{refused})"
+
+
+@check("learning.nearer-to-the-best-fixed-frequency-than-miad", seconds=480,
+       needs=("learner.connects", "rig.speed-follows-frequency"))
+def nearer_than_miad():
+    # Processor 0, where the learner computes, is not slowed down: TCG is slow enough.
     with encoder_alone(WORK, physical_cpus=(CPU,)):
         slo = objective()
-        best, fixed = best_fixed(start(settings(slo, "observe")))
+        # While MIAD is judged it does not explore, and no policy may take the seat.
+        judged = {"exploration": {"fallback_share": 0}, "profile": {"t_online": 10, "t_serving": 10}}
+        path = start(settings(slo, "observe", **judged))
+        best, fixed = best_fixed(path)
         write(POLICY / "scaling_setspeed", FREQUENCIES_KHZ[0])
-        miad = observe(start(settings(slo, "control")), TICKS, 12)
-        return (f"SLO {slo} frames/s; " + ", ".join(f"{k / 1e6} GHz {p}" for k, p in fixed.items()) +
-                f"; best {best}; MIAD {miad} at {miad.ghz():.2f} GHz")
+        flashd.configure(settings(slo, "control", **judged))
+        flashd.reload()
+        miad = observe(path, TICKS, 12)
+        require(miad.share("fallback") == 1, "MIAD was not in charge all the time")
+
+        # AWARE's thresholds for this profile, in rewards seen: online from about what the exploring fallback earns,
+        # serving from what MIAD does not reach.
+        top = fixed[best].mean
+        path = start(settings(slo, "control", exploration=EXPLORATION, profile={
+            "t_online": round(miad.mean - 0.05, 3), "t_serving": round(miad.mean + 0.25 * (top - miad.mean), 3),
+            "window_episodes": 3}))
+        agent = learn(path)
+        learned = observe(path, TICKS, 0)
+
+        # The best fixed frequency once more: a host that has become slower meanwhile counts for all three.
+        flashd.configure(settings(slo, "observe", **judged))
+        flashd.reload()
+        write(POLICY / "scaling_setspeed", best)
+        fixed[best].decisions += observe(path, TICKS_FIXED).decisions
+        top = fixed[best].mean
+
+    said = (f"SLO {slo} frames/s; best fixed {best / 1e6} GHz {fixed[best]}; MIAD {miad} at {miad.ghz():.2f} GHz; "
+            f"learned {learned} at {learned.ghz():.2f} GHz, in charge of {100 * learned.share('learned'):.0f} %; "
+            f"{story(agent)}; fixed: " + ", ".join(f"{khz / 1e6} GHz {p}" for khz, p in fixed.items()))
+    stages = [stage for stage, _, _ in agent["Stages"]]
+    require(stages[:3] == ["initialized", "offline", "online"], f"stages {stages}; {said}")
+    require(learned.share("learned") >= 0.8, f"the learned policy is not in charge: "
+            f"{learned.decisions[-1]['controller_reason']}; {said}")
+    # What each falls short of it; a policy that earns more than the best fixed frequency does not.
+    missing = {who: max(0.0, top - phase.mean) for who, phase in (("learned", learned), ("MIAD", miad))}
+    require(missing["learned"] < missing["MIAD"], f"MIAD is nearer to the best fixed frequency; {said}")
+    return said
