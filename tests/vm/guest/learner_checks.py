@@ -9,6 +9,7 @@ import signal
 import time
 
 import flashd
+import package_checks
 import world
 from checks import SHARE, always, check, eventually, output, read, require, run
 
@@ -47,7 +48,9 @@ def no_tick_is_missed():
 @check("learner.installs", needs=("package.installs",), seconds=200)
 def installs():
     """By apt, from a file, in a guest without network; its libraries are in the image."""
-    debs = sorted((SHARE / "packages").glob("flash-learner_*.deb"))
+    # Of the version that flashd has now: the check of upgrades has run.
+    folder = "next" if package_checks.version().endswith("+next") else "packages"
+    debs = sorted((SHARE / folder).glob("flash-learner_*.deb"))
     require(debs, "no flash-learner_*.deb was given")
     run("apt-get", "install", "-y", "--no-install-recommends", *map(str, debs), timeout=190)
     status = output("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "flash-learner")

@@ -38,13 +38,15 @@ def _old(root: pathlib.Path, packages: pathlib.Path) -> bool:
 
 
 def _repack(deb: pathlib.Path, directory: pathlib.Path) -> None:
-    """The same package as if released later: only the version differs."""
+    """The same package as if released later: only the versions differ."""
     with tempfile.TemporaryDirectory(prefix="flashd-test-deb-") as scratch:
         tree = pathlib.Path(scratch) / "tree"
         subprocess.run(["dpkg-deb", "-R", str(deb), str(tree)], check=True)
         control = tree / "DEBIAN/control"
-        lines = [line + NEXT_SUFFIX if line.startswith("Version:") else line
-                 for line in control.read_text().splitlines()]
+        version = next(line.split()[1] for line in control.read_text().splitlines() if line.startswith("Version:"))
+        # Ours that want each other in one version want the next one too.
+        text = control.read_text().replace(f"(= {version})", f"(= {version}{NEXT_SUFFIX})")
+        lines = [line + NEXT_SUFFIX if line.startswith("Version:") else line for line in text.splitlines()]
         control.write_text("\n".join(lines) + "\n")
         subprocess.run(["dpkg-deb", "-Znone", "--root-owner-group", "-b", str(tree), str(directory)],
                        check=True, stdout=subprocess.DEVNULL)
