@@ -16,6 +16,9 @@ namespace {
 constexpr const char* kTaken = "another target controls it";
 constexpr Duration kFirstRetry = std::chrono::seconds(1);
 constexpr Duration kLongestRetry = std::chrono::seconds(16);
+/// A write that was not answered may take effect so much later. Another one meanwhile would replace what the
+/// ledger knows of it, and its late effect would look like somebody else's.
+constexpr Duration kUnanswered = std::chrono::seconds(10);
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 int depth_of(const Target& target) {
@@ -630,9 +633,12 @@ std::vector<KnobOutcome> KnobBoard::apply(Now now, std::span<const KnobChange> c
       // parent's) must not undo the target's other knobs, and fill the journal, in every tick.
       Knob& failed = *step.knob;
       failed.failure = done.error().message();
-      failed.retry_at = now.mono + std::min(kLongestRetry, failed.failures * failed.failures * kFirstRetry);
+      const bool unanswered = done.error().is(std::errc::timed_out);
+      failed.retry_at =
+          now.mono + (unanswered ? kUnanswered
+                                 : std::min(kLongestRetry, failed.failures * failed.failures * kFirstRetry));
       failed.failures = std::min(failed.failures + 1, 100);
-      undo(steps, i, done.error().is(std::errc::timed_out), outcomes);
+      undo(steps, i, unanswered, outcomes);
     } else {
       step.knob->failures = 0;
       if (step.first) step.knob->ours_since = now.mono;

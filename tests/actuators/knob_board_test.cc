@@ -685,10 +685,12 @@ TEST_F(Board, AWriteThatWasNotAnsweredAndTakesEffectLaterIsOurs) {
   const auto out = set(0, "/a", 2);
   EXPECT_EQ(out.status, WriteStatus::Failed);
   EXPECT_THAT(out.message, HasSubstr("may still take effect"));
-  board().observe(at(1));
-  set(1, "/a", 2);
+  for (int second = 1; second < 8; ++second) {
+    board().observe(at(second));
+    EXPECT_EQ(set(second, "/a", 2 + second).status, WriteStatus::Refused) << "it must not replace the first";
+  }
   kernel("/a") = 2;
-  board().observe(at(2));
+  board().observe(at(8));
   EXPECT_EQ(view("/a").lease, LeaseState::Ours);
   EXPECT_TRUE(board().restore_all().complete());
   EXPECT_EQ(kernel("/a"), kUnlimited);
