@@ -198,7 +198,7 @@ TEST(ControlLoopProperty, OffersAtTenThousandPerSecondChangeNothingThatOneWouldN
     w.time += 1;
     w.loop->tick(w.now());
   }
-  const SnapshotCounters& c = w.loop->view(kLimits)->snapshots;
+  const SnapshotCounters c = w.loop->view(kLimits)->snapshots;
   EXPECT_EQ(c.offered, first.offered + 50000);
   EXPECT_EQ(c.accepted + c.refusals() - c.withdrawn, c.offered);
   // At most PolicySeat::kLookedAt of them were looked at per tick.
