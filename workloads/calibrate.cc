@@ -37,7 +37,7 @@ double measure_unit_ns(const Segment& segment, double seconds) {
   std::vector<double> unit_ns;
   const double end = thread_cpu_ns() + seconds * 1e9;
   for (double before = thread_cpu_ns(); before < end;) {
-    run_units(segment, kBatch, scratch, never);
+    run_units(segment, segment.payload_default, kBatch, scratch, never);
     const double after = thread_cpu_ns();
     unit_ns.push_back((after - before) / kBatch);
     before = after;

@@ -15,8 +15,8 @@ UsageError not_in_range(std::string_view text, const std::string& low, const std
 }  // namespace
 
 std::string number_text(double value) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  char text[350];  // the largest double has 309 digits
+  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed).ptr;
   return {text, end};
 }
 

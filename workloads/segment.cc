@@ -2,20 +2,124 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace flash {
 
 namespace {
 
-constexpr std::array<Segment, 4> kSegments = {{
-    {"floating-point", "dependent multiply-adds and square roots; scales with frequency alone",
-     run_floating_point},
-    {"matrix", "dense matrix product from the first-level cache, as ML serving does", run_matrix},
-    {"text-json", "writes a JSON document, parses it and sums what it says", run_text_json},
-    {"compress", "LZ77 with a hash table over text-like bytes", run_compress},
-}};
+constexpr std::uint64_t kMiB = 1U << 20;
 
-constexpr std::size_t kPage = 4096;
+// Profiles: `flash-workload calibrate` on the machine that docs/APPLICATIONS.md names.
+constexpr std::array<Segment, 16> kSegments = {{
+    {"floating-point",
+     "operations",
+     10'000,
+     200'000'000,
+     1,
+     run_floating_point,
+     {0, 0.0045, 0, 0, 0},
+     "dependent multiply-adds and square roots; scales with frequency alone"},
+    {"matrix",
+     "dimension",
+     40,
+     1024,
+     3,
+     run_matrix,
+     {0, 0.0010, 0, 0, 0},
+     "dense product of two matrices, as ML serving does"},
+    {"image",
+     "dimension",
+     40,
+     4096,
+     2,
+     run_image,
+     {0, 0.016, 0, 0, 0},
+     "blurs and halves a picture of dimension x dimension pixels"},
+    {"sort", "items", 2000, 10'000'000, 1.1, run_sort, {0, 0.02, 0, 0, 0}, "sorts random numbers"},
+    {"hash", "bytes", 16384, 16 * kMiB, 1, run_hash, {0, 0.0045, 0, 0, 0}, "SHA-256"},
+    {"text-json",
+     "bytes",
+     2400,
+     16 * kMiB,
+     1,
+     run_text_json,
+     {5, 0.025, 0, 0, 0},
+     "writes a JSON document, parses it and sums what it says"},
+    {"text-search",
+     "bytes",
+     16384,
+     16 * kMiB,
+     1,
+     run_text_search,
+     {1, 0.004, 0, 0, 0},
+     "splits a text into words and counts them"},
+    {"web-page",
+     "bytes",
+     16384,
+     16 * kMiB,
+     1,
+     run_web_page,
+     {1, 0.004, 0, 0, 0},
+     "fills a template with escaped rows"},
+    {"compress",
+     "bytes",
+     16384,
+     16 * kMiB,
+     1,
+     run_compress,
+     {1, 0.004, 0, 0, 0},
+     "LZ77 with a hash table over text-like bytes"},
+    {"decompress", "bytes", 131072, 16 * kMiB, 1, run_decompress, {1, 0.0006, 0, 0, 0}, "the way back"},
+    {"table-scan",
+     "items",
+     1024,
+     10'000'000,
+     1,
+     run_table_scan,
+     {0, 0.03, 0.5, 0, 0},
+     "filters and sums rows of 128 bytes in the hot memory"},
+    {"table-lookup",
+     "lookups",
+     500,
+     10'000'000,
+     1,
+     run_table_lookup,
+     {0, 0.1, 0.9, 0, 0},
+     "dependent random reads of the hot memory, as an index walk"},
+    {"file-read",
+     "bytes",
+     131072,
+     16 * kMiB,
+     1,
+     run_file_read,
+     {10, 0.0003, 0, 100, 0.001},
+     "reads a file that is not in the page cache"},
+    {"file-write",
+     "bytes",
+     131072,
+     16 * kMiB,
+     1,
+     run_file_write,
+     {20, 0.0003, 0, 500, 0.002},
+     "writes a file and waits until the disk has it"},
+    {"stream",
+     "bytes",
+     131072,
+     16 * kMiB,
+     1,
+     run_stream,
+     {1, 0.0004, 0, 0, 0},
+     "passes bytes through a socket in pieces of 16 KiB and sums them"},
+    {"remote-call",
+     "microseconds",
+     1000,
+     10'000'000,
+     1,
+     run_remote_call,
+     {5, 0, 0, 50, 1},
+     "waits as for the answer of another service or a queue"},
+}};
 
 }  // namespace
 
@@ -34,26 +138,21 @@ Parsed<const Segment*> find_segment(std::string_view name) {
   return UsageError{"unknown segment '" + std::string(name) + "'; known: " + known};
 }
 
-WorkingSet::WorkingSet(std::uint64_t mib) : bytes_(mib << 20) {
-  for (std::size_t i = 0; i < bytes_.size(); i += kPage) {
-    bytes_[i] = static_cast<std::uint8_t>(i / kPage + 1);
-  }
+UnitCost unit_cost(const Segment& segment, double payload) {
+  const SegmentProfile& p = segment.profile;
+  const double amount = std::pow(payload, segment.exponent);
+  UnitCost cost;
+  cost.cpu_us = p.cpu_us + p.cpu_us_per * amount;
+  cost.stall_us = cost.cpu_us * p.stall_share;
+  cost.off_cpu_us = p.off_cpu_us + p.off_cpu_us_per * amount;
+  return cost;
 }
 
-void WorkingSet::touch() {
-  constexpr std::size_t kCallsPerRound = 64;
-  const std::size_t pages = bytes_.size() / kPage;
-  for (std::size_t i = 0; i < (pages + kCallsPerRound - 1) / kCallsPerRound; ++i) {
-    ++bytes_[next_ * kPage];
-    next_ = (next_ + 1) % pages;
-  }
-}
-
-std::uint64_t run_units(const Segment& segment, std::uint64_t units, SegmentScratch& scratch,
-                        const std::atomic<bool>& stop) {
+std::uint64_t run_units(const Segment& segment, std::uint64_t payload, std::uint64_t units,
+                        SegmentScratch& scratch, const std::atomic<bool>& stop) {
   std::uint64_t checksum = 0;
   for (std::uint64_t i = 0; i < units && !stop.load(std::memory_order_relaxed); ++i) {
-    checksum = checksum * 31 + segment.run_unit(scratch);
+    checksum = checksum * 31 + segment.run_unit(scratch, payload);
   }
   return checksum;
 }

@@ -1,4 +1,4 @@
-#include <cstring>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -6,12 +6,20 @@
 
 namespace flash {
 
-std::uint64_t run_text_json(SegmentScratch& scratch) {
-  constexpr int kOrders = 40;
+namespace {
+
+std::uint64_t next_random(std::uint64_t& state) {
+  state = state * 6364136223846793005U + 1442695040888963407U;
+  return state;
+}
+
+}  // namespace
+
+std::uint64_t run_text_json(SegmentScratch& scratch, std::uint64_t bytes) {
   auto& text = scratch.text;
   text = "{\"orders\":[";
-  for (int i = 0; i < kOrders; ++i) {
-    scratch.seed = scratch.seed * 6364136223846793005U + 1442695040888963407U;
+  for (int i = 0; i == 0 || text.size() + 2 < bytes; ++i) {
+    next_random(scratch.seed);
     text += (i == 0 ? "" : ",");
     text += "{\"id\":" + std::to_string(i) + ",\"customer\":\"c" + std::to_string(scratch.seed >> 50) +
             "\",\"paid\":" + (scratch.seed & 1U ? "true" : "false") +
@@ -26,56 +34,80 @@ std::uint64_t run_text_json(SegmentScratch& scratch) {
   return sum;
 }
 
-std::uint64_t run_compress(SegmentScratch& scratch) {
-  constexpr std::size_t kInput = 16 * 1024;
-  constexpr int kHashBits = 12;
-  constexpr std::size_t kMatchMin = 4;
-  auto& input = scratch.input;
-  auto& output = scratch.output;
-  auto& table = scratch.table;
-  if (input.size() != kInput) {
-    constexpr std::string_view kWords[] = {"request ", "latency ",   "target ", "the ",
-                                           "of ",      "frequency ", "limit\n"};
-    input.clear();
-    for (std::uint64_t state = 7; input.size() < kInput;) {
-      state = state * 6364136223846793005U + 1442695040888963407U;
-      const auto word = kWords[(state >> 33) % std::size(kWords)];
-      input.insert(input.end(), word.begin(), word.end());
-      input.push_back(static_cast<std::uint8_t>('a' + (state >> 57) % 26));
-    }
-    input.resize(kInput);
-    output.reserve(2 * kInput);
+void fill_with_words(std::vector<std::uint8_t>& out, std::uint64_t bytes) {
+  constexpr std::string_view kWords[] = {"request ", "latency ",   "target ", "the ",
+                                         "of ",      "frequency ", "limit\n"};
+  out.clear();
+  out.reserve(bytes + 16);
+  for (std::uint64_t state = 7; out.size() < bytes;) {
+    next_random(state);
+    const auto word = kWords[(state >> 33) % std::size(kWords)];
+    out.insert(out.end(), word.begin(), word.end());
+    out.push_back(static_cast<std::uint8_t>('a' + (state >> 57) % 26));
   }
-  table.assign(std::size_t{1} << kHashBits, 0);
-  output.clear();
-  input[scratch.seed++ % kInput] ^= 1U;  // never twice the same text
-  std::size_t literal_start = 0;
-  for (std::size_t i = 0; i + kMatchMin <= kInput;) {
-    std::uint32_t word;
-    std::memcpy(&word, &input[i], sizeof word);
-    auto& slot = table[(word * 2654435761U) >> (32 - kHashBits)];
-    const std::size_t candidate = slot;
-    slot = static_cast<std::uint32_t>(i);
-    std::size_t length = 0;
-    if (candidate < i) {
-      while (i + length < kInput && length < 255 && input[candidate + length] == input[i + length]) {
-        ++length;
+  out.resize(bytes);
+}
+
+std::uint64_t run_text_search(SegmentScratch& scratch, std::uint64_t bytes) {
+  constexpr std::size_t kBuckets = 1024;
+  auto& input = scratch.input;
+  if (input.size() != bytes) {
+    fill_with_words(input, bytes);
+  }
+  input[next_random(scratch.seed) % bytes] = 'z';
+  auto& counts = scratch.table;
+  counts.assign(kBuckets, 0);
+  std::uint32_t hash = 0;
+  for (const std::uint8_t c : input) {
+    const bool letter = (c | 0x20U) >= 'a' && (c | 0x20U) <= 'z';
+    if (letter) {
+      hash = (hash ^ c) * 16777619U;
+    } else if (hash != 0) {
+      ++counts[(hash >> 7) % kBuckets];
+      hash = 0;
+    }
+  }
+  std::uint64_t distinct = 0;
+  for (const auto count : counts) {
+    distinct += count > 0;
+  }
+  return distinct * 1'000'003 + counts[scratch.seed % kBuckets];
+}
+
+std::uint64_t run_web_page(SegmentScratch& scratch, std::uint64_t bytes) {
+  auto& page = scratch.text;
+  page = "<!doctype html><html><body><table>";
+  const auto escape = [&page](std::string_view text) {
+    for (const char c : text) {
+      switch (c) {
+        case '<':
+          page += "&lt;";
+          break;
+        case '>':
+          page += "&gt;";
+          break;
+        case '&':
+          page += "&amp;";
+          break;
+        default:
+          page += c;
       }
     }
-    if (length < kMatchMin) {
-      ++i;
-      continue;
-    }
-    output.insert(output.end(), input.begin() + static_cast<std::ptrdiff_t>(literal_start),
-                  input.begin() + static_cast<std::ptrdiff_t>(i));
-    const std::size_t distance = i - candidate;
-    output.insert(output.end(), {static_cast<std::uint8_t>(length), static_cast<std::uint8_t>(distance >> 8),
-                                 static_cast<std::uint8_t>(distance)});
-    i += length;
-    literal_start = i;
+  };
+  while (page.size() < bytes) {
+    next_random(scratch.seed);
+    page += "<tr><td>";
+    escape("customer <" + std::to_string(scratch.seed >> 44) + "> & sons");
+    page += "</td><td class=\"amount\">";
+    escape(std::to_string((scratch.seed >> 20) % 1'000'000));
+    page += "</td></tr>";
   }
-  output.insert(output.end(), input.begin() + static_cast<std::ptrdiff_t>(literal_start), input.end());
-  return output.size();
+  page += "</table></body></html>";
+  std::uint64_t checksum = page.size();
+  for (std::size_t i = 0; i < page.size(); i += 61) {
+    checksum = checksum * 31 + static_cast<unsigned char>(page[i]);
+  }
+  return checksum;
 }
 
 }  // namespace flash

@@ -20,6 +20,7 @@
 #include "workloads/histogram.h"
 #include "workloads/http.h"
 #include "workloads/statsd.h"
+#include "workloads/working_set.h"
 
 namespace flash {
 
@@ -93,7 +94,7 @@ class Service {
         stop_signals_(std::move(stop_signals)),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         statsd_(statsd),
-        memory_(options.memory_mib) {}
+        memory_(options.memory_mib << 20, 0) {}
 
   void run_until_stopped() {
     watch(listener_.get(), EPOLLIN, &listener_);
@@ -226,7 +227,8 @@ class Service {
     } else if (request.method != "GET") {
       response = format_http_response(405, "only GET\n", keep_alive);
     } else if (is_work) {
-      const auto checksum = run_units(*options_.segment, options_.work, scratch, stop_);
+      const auto checksum =
+          run_units(*options_.segment, options_.segment->payload_default, options_.work, scratch, stop_);
       response = format_http_response(200, std::to_string(checksum) + "\n", keep_alive);
     } else if (request.path == "/healthz") {
       response = format_http_response(200, "ok\n", keep_alive);

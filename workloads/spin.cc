@@ -121,7 +121,8 @@ class Spinner {
   }
 
   void do_job(SteadyTime intended, SegmentScratch& scratch) {
-    const auto checksum = run_units(*options_.segment, options_.work, scratch, stop_);
+    const auto checksum =
+        run_units(*options_.segment, options_.segment->payload_default, options_.work, scratch, stop_);
     const bool interrupted = stop_.load();
     const auto latency = steady_clock::now() - intended;
     if (!interrupted) {

@@ -8,45 +8,101 @@ namespace flash {
 
 using Parameters = std::vector<double>;
 
+enum class ParameterType { Rate, Time, Seed };
+
+struct TraceParameter {
+  std::string_view name;
+  ParameterType type;
+};
+
 struct TraceKind {
   std::string_view name;
-  std::vector<std::string_view> parameters;  // the last one of a periodic kind is a time
-  bool periodic;
+  std::vector<TraceParameter> parameters;
+  /// Null for kinds that are made of pieces.
   double (*rate)(const Parameters&, double t_s);
   double (*integral)(const Parameters&, double t_s);
+  double (*period_s)(const Parameters&);
+  PiecewiseRate (*pieces)(const Parameters&);
 };
 
 namespace {
 
 constexpr double kRateMax = 1e6;
+constexpr double kTimeMinS = 0.01;
+constexpr double kSeedMax = 4294967295.0;
+constexpr double kTimeMaxS = 1e7;
+
+/// 512 pairs: of a mean of ten seconds together that is more than an hour before it repeats.
+PiecewiseRate bursts(const Parameters& p) {
+  constexpr int kPairs = 512;
+  std::mt19937_64 random(static_cast<std::uint64_t>(p[4]));
+  // The standard's distributions differ between libraries; a seed must mean the same everywhere.
+  const auto exponential = [&random](double mean) {
+    const double uniform = (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
+    return std::max(-mean * std::log(uniform), mean * 0.01);
+  };
+  std::vector<double> rates;
+  std::vector<double> durations_s;
+  for (int i = 0; i < kPairs; ++i) {
+    rates.insert(rates.end(), {p[0], p[1]});
+    durations_s.push_back(exponential(p[2]));
+    durations_s.push_back(exponential(p[3]));
+  }
+  return {std::move(rates), durations_s};
+}
 
 const std::vector<TraceKind>& trace_kinds() {
+  constexpr auto kRate = ParameterType::Rate;
+  constexpr auto kTime = ParameterType::Time;
   static const std::vector<TraceKind> kinds = {
       {"flat",
-       {"rate"},
-       false,  //
+       {{"rate", kRate}},
        [](const Parameters& p, double) { return p[0]; },
-       [](const Parameters& p, double t_s) { return p[0] * t_s; }},
+       [](const Parameters& p, double t_s) { return p[0] * t_s; },
+       [](const Parameters&) { return 1.0; },
+       nullptr},
       {"step",
-       {"low", "high", "hold_s"},
-       true,
+       {{"low", kRate}, {"high", kRate}, {"hold_s", kTime}},
        [](const Parameters& p, double t_s) { return std::fmod(t_s, 2 * p[2]) < p[2] ? p[0] : p[1]; },
        [](const Parameters& p, double t_s) {
          const double cycles = std::floor(t_s / (2 * p[2]));
          const double rest = t_s - cycles * 2 * p[2];
          return cycles * (p[0] + p[1]) * p[2] + p[0] * std::min(rest, p[2]) +
                 p[1] * std::max(rest - p[2], 0.0);
-       }},
+       },
+       [](const Parameters& p) { return 2 * p[2]; },
+       nullptr},
       {"sine",
-       {"low", "high", "period_s"},
-       true,
+       {{"low", kRate}, {"high", kRate}, {"period_s", kTime}},
        [](const Parameters& p, double t_s) {
          return p[0] + (p[1] - p[0]) * (1 - std::cos(2 * std::numbers::pi * t_s / p[2])) / 2;
        },
        [](const Parameters& p, double t_s) {
          const double omega = 2 * std::numbers::pi / p[2];
          return p[0] * t_s + (p[1] - p[0]) / 2 * (t_s - std::sin(omega * t_s) / omega);
-       }},
+       },
+       [](const Parameters& p) { return p[2]; },
+       nullptr},
+      {"diurnal",
+       {{"low", kRate}, {"high", kRate}, {"day_s", kTime}},
+       // sin^4(x / 2) = (3 - 4 cos x + cos 2x) / 8
+       [](const Parameters& p, double t_s) {
+         const double x = 2 * std::numbers::pi * t_s / p[2];
+         return p[0] + (p[1] - p[0]) * (3 - 4 * std::cos(x) + std::cos(2 * x)) / 8;
+       },
+       [](const Parameters& p, double t_s) {
+         const double omega = 2 * std::numbers::pi / p[2];
+         const double x = omega * t_s;
+         return p[0] * t_s + (p[1] - p[0]) / 8 * (3 * x - 4 * std::sin(x) + std::sin(2 * x) / 2) / omega;
+       },
+       [](const Parameters& p) { return p[2]; },
+       nullptr},
+      {"bursty",
+       {{"low", kRate}, {"high", kRate}, {"off_s", kTime}, {"on_s", kTime}, {"seed", ParameterType::Seed}},
+       nullptr,
+       nullptr,
+       nullptr,
+       bursts},
   };
   return kinds;
 }
@@ -54,14 +110,29 @@ const std::vector<TraceKind>& trace_kinds() {
 std::string spelling(const TraceKind& kind) {
   std::string text = std::string(kind.name) + ":";
   for (std::size_t i = 0; i < kind.parameters.size(); ++i) {
-    text += (i == 0 ? "" : ",") + std::string(kind.parameters[i]);
+    text += (i == 0 ? "" : ",") + std::string(kind.parameters[i].name);
   }
   return text;
 }
 
-}  // namespace
+bool usable(double value, ParameterType type) {
+  switch (type) {
+    case ParameterType::Rate:
+      return value >= 0 && value <= kRateMax;
+    case ParameterType::Time:
+      return value >= kTimeMinS && value <= kTimeMaxS;
+    case ParameterType::Seed:
+      return value >= 0 && value <= kSeedMax && value == std::floor(value);
+  }
+  return false;
+}
 
-Parsed<Trace> Trace::parse(std::string_view text) {
+struct Spelt {
+  const TraceKind* kind = nullptr;
+  Parameters parameters;
+};
+
+Parsed<Spelt> parse_spelling(std::string_view text) {
   const auto colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
   const auto& kinds = trace_kinds();
@@ -70,9 +141,8 @@ Parsed<Trace> Trace::parse(std::string_view text) {
   if (kind == kinds.end()) {
     return UsageError{"unknown trace '" + std::string(name) + "'; known: " + describe_traces()};
   }
-  Trace trace;
-  trace.kind_ = &*kind;
-  trace.text_ = text;
+  Spelt spelt;
+  spelt.kind = &*kind;
   std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
   for (std::size_t i = 0; i < kind->parameters.size(); ++i) {
     const bool last = i + 1 == kind->parameters.size();
@@ -82,15 +152,52 @@ Parsed<Trace> Trace::parse(std::string_view text) {
     }
     const std::string_view word = rest.substr(0, comma);
     const auto value = parse_real(word);
-    const bool is_time = last && kind->periodic;
-    if (!value || *value < 0 || *value > kRateMax || (is_time && *value < 0.01)) {
-      return UsageError{"'" + std::string(word) + "' is not a usable " + std::string(kind->parameters[i]) +
-                        " in " + spelling(*kind)};
+    if (!value || !usable(*value, kind->parameters[i].type)) {
+      return UsageError{"'" + std::string(word) + "' is not a usable " +
+                        std::string(kind->parameters[i].name) + " in " + spelling(*kind)};
     }
-    trace.parameters_.push_back(*value);
+    spelt.parameters.push_back(*value);
     rest = last ? std::string_view() : rest.substr(comma + 1);
   }
+  return spelt;
+}
+
+}  // namespace
+
+Parsed<Trace> Trace::parse(std::string_view text) {
+  auto spelt = parse_spelling(text);
+  if (auto* error = std::get_if<UsageError>(&spelt)) {
+    return std::move(*error);
+  }
+  Trace trace;
+  trace.kind_ = std::get<Spelt>(spelt).kind;
+  trace.parameters_ = std::get<Spelt>(std::move(spelt)).parameters;
+  trace.text_ = text;
+  if (trace.kind_->pieces != nullptr) {
+    trace.pieces_ = std::make_shared<PiecewiseRate>(trace.kind_->pieces(trace.parameters_));
+  }
   return trace;
+}
+
+Applied check_trace(std::string_view text) {
+  auto spelt = parse_spelling(text);
+  if (auto* error = std::get_if<UsageError>(&spelt)) {
+    return std::move(*error);
+  }
+  return std::nullopt;
+}
+
+std::string scaled_trace(std::string_view text, double factor) {
+  const auto spelt = std::get<Spelt>(parse_spelling(text));
+  std::string scaled = std::string(spelt.kind->name) + ":";
+  for (std::size_t i = 0; i < spelt.parameters.size(); ++i) {
+    double value = spelt.parameters[i];
+    if (spelt.kind->parameters[i].type == ParameterType::Rate) {
+      value = std::min(value * factor, kRateMax);
+    }
+    scaled += (i == 0 ? "" : ",") + number_text(value);
+  }
+  return scaled;
 }
 
 Trace Trace::flat(double rate) {
@@ -110,10 +217,14 @@ Parsed<Trace> parse_flat_rate(std::string_view text) {
 }
 
 double Trace::rate_at(double t_s) const {
-  return kind_->rate(parameters_, t_s);
+  return pieces_ ? pieces_->rate_at(t_s) : kind_->rate(parameters_, t_s);
 }
 double Trace::arrivals_until(double t_s) const {
-  return kind_->integral(parameters_, t_s);
+  return pieces_ ? pieces_->integral(t_s) : kind_->integral(parameters_, t_s);
+}
+double Trace::mean_rate() const {
+  const double period_s = pieces_ ? pieces_->period_s() : kind_->period_s(parameters_);
+  return arrivals_until(period_s) / period_s;
 }
 
 std::string describe_traces() {
@@ -134,12 +245,17 @@ Parsed<Arrivals> parse_arrivals(std::string_view text) {
   return UsageError{"'" + std::string(text) + "' is neither even nor poisson"};
 }
 
-ArrivalSchedule::ArrivalSchedule(Trace trace, double seconds, Arrivals arrivals, std::uint64_t seed)
-    : trace_(std::move(trace)), seconds_(seconds), arrivals_(arrivals), random_(seed) {}
+ArrivalSchedule::ArrivalSchedule(Trace trace, double seconds, Arrivals arrivals, std::uint64_t seed,
+                                 double burst)
+    : trace_(std::move(trace)), seconds_(seconds), arrivals_(arrivals), random_(seed), burst_(burst) {}
 
 std::optional<double> ArrivalSchedule::next() {
-  const double wanted =
-      integral_ + (arrivals_ == Arrivals::Even ? 1.0 : std::exponential_distribution<double>(1.0)(random_));
+  if (together_ > 0) {
+    --together_;
+    return last_s_;
+  }
+  const double step = arrivals_ == Arrivals::Even ? 1.0 : std::exponential_distribution<double>(1.0)(random_);
+  const double wanted = integral_ + step * burst_;
   // The integral never falls, so it is inverted by bisection; its kinds need no inverse of their own.
   double low = last_s_;
   double high = last_s_ + 0.01;
@@ -159,6 +275,9 @@ std::optional<double> ArrivalSchedule::next() {
   }
   integral_ = wanted;
   last_s_ = high;
+  if (burst_ > 1) {
+    together_ = std::geometric_distribution<std::uint64_t>(1 / burst_)(random_);
+  }
   return high;
 }
 

@@ -71,7 +71,9 @@ TEST(CommandLine, RejectsRealsThatAreNone) {
 TEST(CommandLine, ListsTheSegmentsItKnowsWhenItKnowsNotOne) {
   ServeOptions options;
   EXPECT_EQ(error_of(apply_options(option_rows(options), Words{"--segment", "gpu"})),
-            "--segment: unknown segment 'gpu'; known: floating-point, matrix, text-json, compress");
+            "--segment: unknown segment 'gpu'; known: floating-point, matrix, image, sort, hash, text-json, "
+            "text-search, web-page, compress, decompress, table-scan, table-lookup, file-read, file-write, "
+            "stream, remote-call");
 }
 
 TEST(CommandLine, RateIsAFlatTrace) {

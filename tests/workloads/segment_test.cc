@@ -5,6 +5,7 @@
 #include <set>
 
 #include "workloads/calibrate.h"
+#include "workloads/working_set.h"
 
 namespace flash {
 namespace {
@@ -22,13 +23,15 @@ TEST(Segments, DoTheSameWorkFromTheSameSeed) {
   for (const auto& segment : segments()) {
     SegmentScratch a;
     SegmentScratch b;
-    EXPECT_EQ(run_units(segment, 3, a, never), run_units(segment, 3, b, never)) << segment.name;
+    const auto payload = segment.payload_default;
+    EXPECT_EQ(run_units(segment, payload, 3, a, never), run_units(segment, payload, 3, b, never))
+        << segment.name;
   }
 }
 
 TEST(Segments, CompressionShortensText) {
   SegmentScratch scratch;
-  const auto size = run_compress(scratch);
+  const auto size = run_compress(scratch, 16384);
   EXPECT_GT(size, 0U);
   EXPECT_LT(size, scratch.input.size() * 3 / 4);
 }
@@ -36,7 +39,7 @@ TEST(Segments, CompressionShortensText) {
 TEST(Segments, StopBetweenUnits) {
   const std::atomic<bool> stopped{true};
   SegmentScratch scratch;
-  EXPECT_EQ(run_units(segments().front(), UINT64_MAX, scratch, stopped), 0U);
+  EXPECT_EQ(run_units(segments().front(), 1, UINT64_MAX, scratch, stopped), 0U);
 }
 
 TEST(Segments, CostBetweenOneAndTenThousandMicroseconds) {
@@ -48,9 +51,9 @@ TEST(Segments, CostBetweenOneAndTenThousandMicroseconds) {
 }
 
 TEST(WorkingSet, TouchesNothingWhenEmpty) {
-  WorkingSet none(0);
+  WorkingSet none(0, 0);
   none.touch();
-  WorkingSet some(1);
+  WorkingSet some(1 << 20, 1 << 20);
   for (int i = 0; i < 200; ++i) {
     some.touch();
   }

@@ -36,7 +36,7 @@ TEST(Trace, SineStartsLowAndIsHighAfterHalfAPeriod) {
 }
 
 TEST(Trace, IntegralIsThatOfTheRate) {
-  for (const char* text : {"flat:30", "step:10,60,3", "sine:5,80,7"}) {
+  for (const char* text : {"flat:30", "step:10,60,3", "sine:5,80,7", "diurnal:5,80,7", "bursty:1,50,2,1,9"}) {
     const Trace trace = trace_of(text);
     double sum = 0;
     constexpr double kStep = 1e-3;
@@ -49,7 +49,8 @@ TEST(Trace, IntegralIsThatOfTheRate) {
 
 TEST(Trace, RejectsUnknownKinds) {
   EXPECT_EQ(std::get<UsageError>(Trace::parse("ramp:1,2,3")).message,
-            "unknown trace 'ramp'; known: flat:rate | step:low,high,hold_s | sine:low,high,period_s");
+            "unknown trace 'ramp'; known: flat:rate | step:low,high,hold_s | sine:low,high,period_s | "
+            "diurnal:low,high,day_s | bursty:low,high,off_s,on_s,seed");
 }
 
 TEST(Trace, RejectsTooFewTooManyAndImpossibleParameters) {
