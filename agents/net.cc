@@ -181,6 +181,19 @@ double descend(Network& one, Adam& one_adam, Network& other, Adam& other_adam, c
   return loss.item<double>();
 }
 
+double descend(const std::vector<Part>& parts, const at::Tensor& loss) {
+  std::vector<at::Tensor> inputs;
+  for (const Part& part : parts)
+    if (part.adam != nullptr) inputs.push_back(part.network->parameters);
+  const auto g = torch::autograd::grad({loss}, inputs, {}, c10::nullopt, false, true);
+  std::size_t i = 0;
+  for (const Part& part : parts)
+    if (part.adam != nullptr)
+      if (const at::Tensor& gradient = g[i++]; gradient.defined())
+        step_down(*part.network, *part.adam, gradient.contiguous());
+  return loss.item<double>();
+}
+
 void soft_update(Network& target, const Network& online, double tau) {
   kernels::best().lerp(target.parameters.data_ptr<float>(), online.parameters.data_ptr<float>(),
                        static_cast<float>(tau), static_cast<std::size_t>(target.parameters.numel()));
@@ -292,7 +305,7 @@ void put(TensorFile& file, const std::string& name, const Adam& adam) {
 }
 
 Result<void> get(const TensorFile& file, const std::string& name, Network& network) {
-  FLASH_TRY(const at::Tensor from, get_array(file, name + "/parameters", network.spec.parameters()));
+  FLASH_TRY(const at::Tensor from, get_array(file, name + "/parameters", network.parameters.numel()));
   std::copy_n(from.data_ptr<float>(), from.numel(), network.parameters.data_ptr<float>());
   return {};
 }
@@ -302,8 +315,8 @@ Result<void> get(const TensorFile& file, const std::string& name, const Network&
     adam.m = adam.v = at::Tensor();
     return {};
   }
-  FLASH_TRY(at::Tensor m, get_array(file, name + "/m", of.spec.parameters()));
-  FLASH_TRY(at::Tensor v, get_array(file, name + "/v", of.spec.parameters()));
+  FLASH_TRY(at::Tensor m, get_array(file, name + "/m", of.parameters.numel()));
+  FLASH_TRY(at::Tensor v, get_array(file, name + "/v", of.parameters.numel()));
   adam.m = std::move(m);
   adam.v = std::move(v);
   return {};

@@ -38,7 +38,7 @@ MlpSpec relu_mlp(int inputs, const std::vector<int>& hidden, int outputs, Activa
                  bool layer_norm = false);
 
 struct Network {
-  MlpSpec spec;
+  MlpSpec spec;           // without layers where parameters are of something else (meta/gru.h)
   at::Tensor parameters;  // [spec.parameters()] f32; a leaf that requires gradients, unless a target network
 };
 
@@ -69,6 +69,10 @@ struct Adam {
 double descend(Network& network, Adam& adam, const at::Tensor& loss);
 /// The same for two networks that share the loss.
 double descend(Network& one, Adam& one_adam, Network& other, Adam& other_adam, const at::Tensor& loss);
+
+struct Part;
+/// The same for all parts that have an optimiser; one that the loss does not reach stays.
+double descend(const std::vector<Part>& parts, const at::Tensor& loss);
 
 /// w' <- tau w + (1 - tau) w' (Alg. 3.3 lines 13-14, which writes gamma for tau).
 void soft_update(Network& target, const Network& online, double tau);
