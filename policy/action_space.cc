@@ -73,6 +73,15 @@ double to_unit(double value, KnobRange range) {
   return std::clamp(2 * std::log(value / low) / std::log(range.upper / low) - 1, -1.0, 1.0);
 }
 
+double whole_percent(double value, double current, KnobRange range) {
+  if (std::isinf(value)) return value;
+  // The quotient of two decimal numbers may miss its whole number by a little.
+  const double percents = value * 100;
+  const double down = std::floor(percents + 1e-6) / 100, up = std::ceil(percents - 1e-6) / 100;
+  if (value < current) return up <= std::min(current, range.upper) ? up : value;
+  return down >= std::max(current, range.lower) ? down : value;
+}
+
 double nearest_step(double khz, std::span<const double> steps, KnobRange range) {
   double best = std::clamp(khz, range.lower, range.upper);
   double distance = kUnlimited;

@@ -47,6 +47,11 @@ double from_unit(double y, KnobRange range);
 /// The inverse, clamped to [-1,1]; +inf is 1. A range of one point gives 0.
 double to_unit(double value, KnobRange range);
 
+/// A CPU limit in whole percents of a CPU. systemd keeps CPUQuota= so: anything finer becomes another value
+/// at the next daemon-reload, which would look like somebody else's. Rounded towards the value in force, so
+/// that no guard's verdict is exceeded, and never out of the range.
+double whole_percent(double value, double current, KnobRange range);
+
 /// The hardware's step next to `khz` within the range; without steps the value clamped to the range.
 double nearest_step(double khz, std::span<const double> steps, KnobRange range);
 /// The lowest step >= khz (highest in range if none), the highest step <= khz (lowest in range if none).

@@ -138,6 +138,17 @@ void MemoryPeaks::add(Duration now, double half_life_s, double bytes) {
   peak_ = bytes;
 }
 
+void GrowthRoom::add(Duration now, double used) {
+  if (last_used_ && now > last_used_at_)
+    growth_.add(now, kGrowthWindow_s, (used - *last_used_) / seconds(now - last_used_at_));
+  last_used_ = used;
+  last_used_at_ = now;
+}
+
+double GrowthRoom::room(Duration now) const {
+  return kGrowthSeconds * std::max(0.0, growth_.max(now, kGrowthWindow_s));
+}
+
 void LimitsFallback::decide(const LimitsInput& in, Action& proposed, std::string& explanation) {
   if (manages(*in.rule, KnobKind::CpuLimit)) decide_cpu(in, proposed, explanation);
   if (manages(*in.rule, KnobKind::MemoryLimit)) {
@@ -245,10 +256,7 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
   const bool unlimited = std::isinf(limit);
   const double margin = 1 + opt.safety_margin;
   peaks_.add(in.now, opt.half_life_s, used.value);
-  if (last_used_ && in.now > last_used_at_)
-    growth_.add(in.now, kGrowthWindow_s, (used.value - *last_used_) / seconds(in.now - last_used_at_));
-  last_used_ = used.value;
-  last_used_at_ = in.now;
+  growth_.add(in.now, used.value);
   const double room = used.value + growth_room(in.now);
 
   // Run into the limit: the peaks cannot show what the target would have used.
@@ -302,10 +310,6 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
       out += ", wider while the history is short";
     out += ").";
   }
-}
-
-double LimitsFallback::growth_room(Duration now) {
-  return kGrowthSeconds * std::max(0.0, growth_.max(now, kGrowthWindow_s));
 }
 
 }  // namespace flash

@@ -80,6 +80,20 @@ class MemoryPeaks {
   double peak_ = 0;
 };
 
+/// How much room above the working set its recent growth asks for: some seconds of the fastest growth of the
+/// last minutes. On v1 a memory limit is hard, and running into it kills.
+class GrowthRoom {
+ public:
+  void add(Duration now, double used);
+  /// Bytes.
+  double room(Duration now) const;
+
+ private:
+  WindowMax growth_;  // of the working set, bytes per second
+  std::optional<double> last_used_;
+  Duration last_used_at_{};
+};
+
 struct LimitsInput {
   Duration now{};
   const Rule* rule = nullptr;
@@ -96,9 +110,8 @@ class LimitsFallback {
   /// sentence per managed knob to `explanation`.
   void decide(const LimitsInput& input, Action& proposed, std::string& explanation);
 
-  /// Bytes above the working set that a memory limit keeps free, whoever decides: some seconds of the fastest
-  /// growth of the last minutes. On v1 a limit is hard, and running into it kills.
-  double growth_room(Duration now);
+  /// Bytes above the working set that a memory limit keeps free, whoever decides.
+  double growth_room(Duration now) const { return growth_.room(now); }
 
  private:
   void decide_cpu(const LimitsInput& input, Action& proposed, std::string& explanation);
@@ -106,9 +119,7 @@ class LimitsFallback {
 
   WindowMax recommendations_;
   MemoryPeaks peaks_;
-  WindowMax growth_;  // of the working set, bytes per second
-  std::optional<double> last_used_;
-  Duration last_used_at_{};
+  GrowthRoom growth_;
   int cpu_samples_ = 0, memory_samples_ = 0;
 };
 

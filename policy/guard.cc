@@ -48,6 +48,7 @@ double memory_floor(const GuardInput& in, double room, std::string& why) {
   const Sample& charged = (*in.observation)[Signal::MemoryUsage];
   const double in_use = needed_memory(in, room);
   const double at_once = charged.usable() ? charged.value - kReclaimAtOnce : 0;
+  if (!in.words) return std::max(in_use, at_once);
   if (in_use >= at_once) {
     why = "the working set is ";
     append_value(why, in.knob, used.value_or(0));
@@ -69,6 +70,7 @@ double pressure_floor(const GuardInput& in, double proposed, std::string& reason
   const Observation& o = *in.observation;
   double allowed = proposed;
   if (proposed < in.current && starving(in.knob, o, in.rule->guards)) {
+    if (!in.words) return in.current;
     const Sample& psi =
         o[in.knob == KnobKind::CpuLimit ? Signal::CpuPressureSome : Signal::MemoryPressureFull];
     if (psi.usable())
@@ -117,11 +119,11 @@ double slew(const GuardInput& in, double proposed, std::string& reason) {
     }
   }
   if (to > highest && !same_setting(in.knob, to, highest)) {
-    appendf(reason, "may grow by at most %.0f %% per step", 100 * g.max_step_up);
+    if (in.words) appendf(reason, "may grow by at most %.0f %% per step", 100 * g.max_step_up);
     return highest;
   }
   if (to < lowest && !same_setting(in.knob, to, lowest)) {
-    appendf(reason, "may shrink by at most %.0f %% per step", 100 * g.max_step_down);
+    if (in.words) appendf(reason, "may shrink by at most %.0f %% per step", 100 * g.max_step_down);
     return lowest;
   }
   return proposed;
@@ -137,15 +139,16 @@ double flap(const GuardInput& in, double proposed, std::string& reason) {
   const int reversals = in.flaps->reversals(in.step, g.flap_window_steps);
   if (reversals < g.flap_budget) return proposed;
   if (direction > 0 && (starving(in.knob, *in.observation, g) || short_of_room(in))) return proposed;
-  appendf(reason, "changed direction %d times in the last %d steps, %d are allowed", reversals,
-          g.flap_window_steps, g.flap_budget);
+  if (in.words)
+    appendf(reason, "changed direction %d times in the last %d steps, %d are allowed", reversals,
+            g.flap_window_steps, g.flap_budget);
   return in.current;
 }
 
 double bounds(const GuardInput& in, double proposed, std::string& reason) {
   double allowed = proposed;
   if (std::isnan(proposed)) {
-    reason += "not a number";
+    if (in.words) reason += "not a number";
     allowed = in.current;
   }
   // No limit now and none proposed: nothing is to be written.
@@ -163,7 +166,7 @@ double bounds(const GuardInput& in, double proposed, std::string& reason) {
       return std::min(in.current, floor);
     }
   }
-  if (inside != allowed && !same_setting(in.knob, inside, allowed) && reason.empty()) {
+  if (in.words && inside != allowed && !same_setting(in.knob, inside, allowed) && reason.empty()) {
     if (allowed < in.range.lower || allowed > in.range.upper) {
       reason += "the range is ";
       append_value(reason, in.knob, in.range.lower);

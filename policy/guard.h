@@ -45,6 +45,7 @@ struct GuardInput {
   const FlapRecord* flaps = nullptr;
   std::uint64_t step = 0;  // decisions so far
   double growth_room = 0;  // MemoryLimit: bytes above the working set, LimitsFallback::growth_room()
+  bool words = true;       // false: reasons stay empty and no verdict is recorded, for the simulator's pace
 };
 
 /// One guard: returns the value it allows (the proposed one: no objection) and, if another, why.

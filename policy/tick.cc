@@ -29,18 +29,6 @@ double value_in_force(const KnobView& k) {
   return k.current.usable() && k.lease != LeaseState::Gone ? k.current.value : kNaN;
 }
 
-/// A CPU limit in whole percents of a CPU. systemd keeps CPUQuota= so: anything finer becomes another value
-/// at the next daemon-reload, which would look like somebody else's. Rounded towards the value in force, so
-/// that no guard's verdict is exceeded, and never out of the range.
-double whole_percent(double value, double current, const KnobRange& range) {
-  if (std::isinf(value)) return value;
-  // The quotient of two decimal numbers may miss its whole number by a little.
-  const double percents = value * 100;
-  const double down = std::floor(percents + 1e-6) / 100, up = std::ceil(percents - 1e-6) / 100;
-  if (value < current) return up <= std::min(current, range.upper) ? up : value;
-  return down >= std::max(current, range.lower) ? down : value;
-}
-
 }  // namespace
 
 void ControlLoop::Impl::sense(Now now) {

@@ -1,0 +1,288 @@
+#include "sim/node_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace flash {
+namespace {
+
+constexpr int kPeriods = 10;
+constexpr double kPeriod_s = 1.0 / kPeriods;  // cpu.cfs_period_us
+constexpr double kHeapRelease = 0.05;         // share of what is no longer needed, per second
+constexpr double kRuntimeCores = 0.002;       // the process without requests
+constexpr int kRestart_s = 2;
+constexpr double kNeighbourEvery_s = 90;
+constexpr double kNormalFrom = 16;  // arrivals per period beyond which a normal stands for the Poisson
+
+double unit(std::uint64_t bits) {
+  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
+
+/// About normal from one draw: four uniforms of 16 bits (Irwin-Hall), within 3.5 standard deviations.
+double bell(std::uint64_t bits) {
+  const auto sum =
+      static_cast<int>((bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) + (bits >> 48));
+  return (sum - 2.0 * 65535) * (1.7320508 / 65536);
+}
+
+/// Poisson of this mean by inversion, so that more load never means fewer arrivals. `at_zero` is exp(-mean).
+double poisson(double mean, double at_zero, std::uint64_t bits) {
+  if (mean > kNormalFrom) return std::max(0.0, std::floor(mean + std::sqrt(mean) * bell(bits) + 0.5));
+  const double u = unit(bits);
+  double p = at_zero, sum = p;
+  int n = 0;
+  while (u > sum && n < 64) {
+    ++n;
+    p *= mean / n;
+    sum += p;
+  }
+  return n;
+}
+
+/// The sum of `batches` geometric sizes of mean `burst`.
+double batched(double batches, double burst, double log_more, std::uint64_t bits) {
+  if (batches == 0 || burst <= 1) return batches;
+  if (batches > 4)
+    return std::max(
+        batches, std::floor(batches * burst + std::sqrt(batches * burst * (burst - 1)) * bell(bits) + 0.5));
+  double n = batches;
+  for (int i = 0; i < static_cast<int>(batches); ++i) {
+    const double u = (static_cast<double>((bits >> (16 * i)) & 0xffff) + 0.5) / 65536;
+    n += std::floor(std::log(u) / log_more);
+  }
+  return n;
+}
+
+/// A part of the tick's requests whose time in the system is about lognormal.
+struct Part {
+  double weight, mu, sigma;
+};
+
+Part part_of(double weight, double mean, double variance) {
+  const double s2 = std::log1p(variance / (mean * mean));
+  return {weight, std::log(mean) - s2 / 2, std::sqrt(s2)};
+}
+
+/// Upper tail of the normal (Page's logistic form, error below 2e-4).
+double tail(double z) {
+  return 1 / (1 + std::exp(z * (1.5976 + 0.070566 * z * z)));
+}
+
+/// z with tail(z) = q: the normal's quantile (Abramowitz and Stegun 26.2.23).
+double quantile_of_tail(double q) {
+  const bool lower = q > 0.5;
+  if (lower) q = 1 - q;
+  const double t = std::sqrt(-2 * std::log(std::max(q, 1e-12)));
+  const double z =
+      t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
+  return lower ? -z : z;
+}
+
+class Mixture {
+ public:
+  void add(double weight, double mean, double variance) {
+    if (weight <= 0) return;
+    total_ += weight;
+    sum_ += weight * mean;
+    parts_[size_++] = part_of(weight, mean, variance);
+  }
+  double total() const { return total_; }
+  double mean() const { return total_ > 0 ? sum_ / total_ : 0; }
+
+  /// The time that a share q of the requests exceeds.
+  double exceeded_by(double q) const {
+    const double z = quantile_of_tail(q);
+    double low = 1e9, high = -1e9;
+    for (int i = 0; i < size_; ++i) {
+      const double x = parts_[i].mu + parts_[i].sigma * z;
+      low = std::min(low, x);
+      high = std::max(high, x);
+    }
+    for (int i = 0; i < 14 && high - low > 2e-3; ++i) {
+      const double middle = (low + high) / 2;
+      double above = 0;
+      for (int k = 0; k < size_; ++k)
+        above += parts_[k].weight * tail((middle - parts_[k].mu) / (parts_[k].sigma + 1e-6));
+      (above > q * total_ ? low : high) = middle;
+    }
+    return std::exp((low + high) / 2);
+  }
+
+ private:
+  std::array<Part, 2 * kPeriods + 1> parts_;
+  int size_ = 0;
+  double total_ = 0, sum_ = 0;
+};
+
+/// The share of requests above the value that a collector with n samples reports as p99: its rank is
+/// floor(0.99 (n - 1)) from below, so the j-th from the top; the j-th greatest of n uniforms by Renyi's
+/// representation (exponential spacings), from j = 4 on by its normal approximation.
+double share_above_p99(double n, std::uint64_t a, std::uint64_t b) {
+  const double j = n - std::floor(0.99 * (n - 1));
+  if (j > 3) {
+    const double mean = j / (n + 1);
+    return std::clamp(mean * (1 + bell(a) / std::sqrt(j)), 0.1 * mean, 0.9);
+  }
+  double log_u = 0;
+  for (int i = 0; i < static_cast<int>(j); ++i) {
+    const double u = (static_cast<double>((i == 0 ? a : i == 1 ? a << 32 : b) >> 32) + 0.5) * 0x1.0p-32;
+    log_u += std::log(u) / (n - i);
+  }
+  return std::clamp(1 - std::exp(log_u), 1e-6, 1 - 1e-6);
+}
+
+void neighbour(const NodeParameters& p, Random& random, NodeState& s) {
+  const double begin = random.uniform(), length = random.uniform(), strength = random.uniform();
+  if (p.interference <= 0) return;
+  if (s.neighbour_s > 0) {
+    if (--s.neighbour_s == 0) s.neighbour = 0;
+  } else if (begin < 1 / kNeighbourEvery_s) {
+    s.neighbour_s = 5 + static_cast<int>(35 * length);
+    s.neighbour = std::min(0.9, p.interference * (0.5 + strength));
+  }
+}
+
+/// Reclaim below the limit, thrashing below the hot set, OOM far below it. Returns after how much of slowdown
+/// the next tick runs.
+void memory(const NodeParameters& p, double limit, double most_in_system, NodeState& s, NodeTick& t) {
+  const double live = most_in_system * p.per_request_bytes;
+  s.heap_bytes = live > s.heap_bytes ? live : s.heap_bytes + kHeapRelease * (live - s.heap_bytes);
+  const double wanted = p.resident_bytes + s.heap_bytes;
+  t.memory_bytes = std::min(wanted, limit);
+  s.slowdown = 1;
+  if (wanted <= limit) return;
+  const double cold = p.resident_bytes - p.hot_bytes;
+  const double short_of = wanted - limit;
+  const double swapped = std::min(1.0, cold > 0 ? short_of / cold : 1.0);
+  // Cold pages come back now and then: a little time, in proportion to how many are out.
+  double stalled = 0.04 * swapped * swapped;
+  const double over = short_of > cold ? (short_of - cold) / (wanted - cold) : 0;
+  // Below the hot set nearly every request faults: one minute less of memory, twenty of time.
+  stalled = 1 - (1 - stalled) / (1 + 20 * over);
+  s.slowdown = 1 / (1 - stalled);
+  t.memory_stalled = 0.8 * stalled;
+  t.memory_some = std::min(1.0, 2 * stalled);
+  t.limit_hits = 10 + 1000 * stalled;
+  if (over > 0.3) {
+    t.oom_killed = true;
+    s.restart_s = kRestart_s;
+    t.refused += s.backlog;
+    s.backlog = 0;
+    s.completed_part = 0;
+    s.heap_bytes = 0;
+    s.slowdown = 1;
+  }
+}
+
+}  // namespace
+
+NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double rate, Random random,
+                 NodeState& s) {
+  NodeTick t;
+  neighbour(p, random, s);
+  const std::uint64_t rank_a = random.next(), rank_b = random.next();
+
+  // A request's CPU time and its wait without one.
+  const double cycles_s = p.kilocycles / settings.khz;
+  const double service = (cycles_s + p.stall_s) * (1 + s.neighbour);
+  const double off_cpu = p.off_cpu_s + service * (s.slowdown - 1);
+  const double parallel = std::min(p.cores, p.workers * service / (service + off_cpu));
+  const double quota = std::min(settings.cpu_limit, p.cores);
+  const bool limited = quota < parallel;
+  const double able = std::min(parallel, quota) * kPeriod_s;  // CPU seconds per period
+
+  // Waiting within a period, in a stationary queue (Sakasegawa's form of Allen-Cunneen, and the wait behind
+  // the own batch), but no more than what builds up in one period: what lasts longer is the backlog's.
+  const double rho = std::min(0.98, rate * service / parallel);
+  const double servers = std::max(1.0, parallel);
+  const double waits = std::pow(rho, std::sqrt(2 * (servers + 1)) - 1);
+  const double beyond = p.burst > 1 ? (p.burst - 1) * std::pow(1 - 1 / p.burst, servers - 1) : 0;
+  const double stationary = service / (servers * (1 - rho)) * (waits * (1 + p.cv * p.cv) / 2 + beyond);
+  const double builds =
+      service / servers * std::sqrt(std::max(1.0, rate * kPeriod_s) * (2 * p.burst - 1 + p.cv * p.cv));
+  const double wait = stationary > 0 ? stationary * builds / (stationary + builds) : 0;
+  const double chance = std::clamp(waits + beyond / (beyond + 1), 1e-3, 1.0);
+  const double wait_variance = wait * wait * (2 / chance - 1);
+  const double own = service + off_cpu;
+  const double own_variance = p.cv * p.cv * own * own;
+
+  const double batches = rate * kPeriod_s / p.burst;
+  const double at_zero = batches <= kNormalFrom ? std::exp(-batches) : 0;
+  const double log_more = p.burst > 1 ? std::log(1 - 1 / p.burst) : -1;
+
+  Mixture mixture;
+  double quiet = 0;  // requests that met neither backlog nor throttling
+  double most_in_system = 0;
+  int throttled = 0;
+  const double together = std::min(1.0, (own + wait) / kPeriod_s);  // of a period's arrivals, at one time
+  for (int i = 0; i < kPeriods; ++i) {
+    const std::uint64_t draw = random.next(), size = random.next(), effort = random.next();
+    const double n = batched(poisson(batches, at_zero, draw), p.burst, log_more, size);
+    t.arrivals += n;
+    if (s.restart_s > 0) {
+      t.refused += n;
+      continue;
+    }
+    const double before = s.backlog;
+    const double in_system = before + n;
+    if (in_system == 0) continue;
+    most_in_system = std::max(most_in_system, before + std::max(n * together, std::min(n, p.burst)));
+    const double each = service * std::max(0.2, 1 + p.cv * bell(effort) / std::sqrt(in_system));
+    const double demand = in_system * each;
+    const double done = std::min(demand, able);
+    t.cpu_s += done;
+    t.work += done / each;
+    s.backlog = std::max(0.0, (demand - done) / each);
+    if (s.backlog > p.queue_limit) {
+      t.refused += s.backlog - p.queue_limit;
+      s.backlog = p.queue_limit;
+    }
+    const bool short_of_quota = limited && demand > able;
+    double gap = 0, carried = 0;
+    if (short_of_quota) {
+      ++throttled;
+      const double running = std::min(parallel, std::max(1.0, in_system));
+      gap = kPeriod_s * std::max(0.0, 1 - quota / running);
+      carried = std::min(1.0, (s.backlog + running / 2) / in_system);
+      t.throttled_s += gap * running;
+    }
+    if (n == 0) continue;
+    if (before == 0 && !short_of_quota && s.backlog == 0) {
+      quiet += n;
+      continue;
+    }
+    // The backlog ahead: time to serve it, and under a quota the gaps of the periods that it lasts.
+    const auto ahead = [&](double requests) {
+      const double work = requests * each;
+      const double gaps = limited ? std::max(0.0, work / able - 0.5) * (kPeriod_s - able / parallel) : 0;
+      return work / parallel + gaps;
+    };
+    const double first = ahead(before), last = ahead(s.backlog);
+    const double queued = (first + last) / 2, spread = (last - first) * (last - first) / 12;
+    mixture.add(n * (1 - carried), own + wait + queued, own_variance + wait_variance + spread);
+    if (carried > 0)
+      mixture.add(n * carried, own + wait + queued + gap / 2,
+                  own_variance + wait_variance + spread + gap * gap / 12);
+  }
+  mixture.add(quiet, own + wait, own_variance + wait_variance);
+
+  t.throttled_share = throttled / static_cast<double>(kPeriods);
+  const double crowded = p.workers > p.cores ? waits : 0;
+  t.cpu_wait_share = std::min(1.0, t.throttled_s + crowded * std::min(1.0, rho));
+  t.cpu_s += kRuntimeCores;
+  s.completed_part += t.work;
+  t.completed = std::floor(s.completed_part + 1e-9);
+  s.completed_part -= t.completed;
+  if (mixture.total() > 0) {
+    t.mean_ms = 1000 * mixture.mean();
+    t.p50_ms = 1000 * mixture.exceeded_by(0.5);
+    const double n = std::max(1.0, t.completed > 0 ? t.completed : mixture.total());
+    t.p99_ms = 1000 * mixture.exceeded_by(share_above_p99(n, rank_a, rank_b));
+  }
+  if (s.restart_s > 0) --s.restart_s;
+  memory(p, settings.memory_limit, most_in_system, s, t);
+  return t;
+}
+
+}  // namespace flash

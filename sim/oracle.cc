@@ -1,0 +1,148 @@
+#include "sim/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace flash {
+namespace {
+
+constexpr std::uint64_t kFuture = 0xf00d5eed;
+constexpr double kCpuFactors[] = {0.80, 0.87, 0.94, 1.0, 1.07, 1.15, 1.25, 1.4, 1.6, 2.0};
+constexpr double kMemoryFactors[] = {1.05, 1.10, 1.15, 1.22, 1.35, 1.6};
+
+/// Runs the episodes; `step` moves a world on by one step.
+template <class Step>
+double run(const Pair& pair, const EvaluationOptions& o, bool with_fallback, Step&& step) {
+  double sum = 0;
+  for (int e = 0; e < o.episodes; ++e) {
+    World world;
+    const Random random = Random(o.seed).fork(static_cast<std::uint64_t>(e));
+    world.reset(pair, o.offset_s + e * o.offset_step_s, random.fork(0).state(), with_fallback);
+    Random chance = random.fork(1);
+    for (int t = 0; t < o.warm_up + o.steps; ++t) {
+      step(world, chance);
+      if (t >= o.warm_up) sum += world.reward();
+    }
+  }
+  return sum / (o.episodes * o.steps);
+}
+
+}  // namespace
+
+int Oracle::horizon(const WorldCore& world) const {
+  if (options_.horizon > 0) return options_.horizon;
+  const NodeParameters& p = world.pair().parameters();
+  const double able = p.cores / world.pair().service_s(world.pair().environment().top_khz());
+  return std::clamp(2 + static_cast<int>(4 * world.node().backlog / able), 2, 8);
+}
+
+double Oracle::value(const WorldCore& world, std::span<const double> knobs, int horizon) const {
+  double sum = 0;
+  for (int f = 0; f < options_.futures; ++f) {
+    WorldCore copy = world;
+    copy.reseed(Random(kFuture).fork(static_cast<std::uint64_t>(f)).fork(world.step()).state());
+    for (int t = 0; t < horizon; ++t) {
+      copy.act(knobs);
+      sum += copy.reward().value;
+    }
+  }
+  return sum / (options_.futures * horizon);
+}
+
+double Oracle::value(const WorldCore& world, std::span<const double> knobs) const {
+  return value(world, knobs, horizon(world));
+}
+
+OracleChoice Oracle::decide(const WorldCore& world) const {
+  const Pair& pair = world.pair();
+  const int steps = horizon(world);
+  OracleChoice choice;
+  const auto consider = [&](std::array<double, kMaxActionDim> knobs) {
+    auto& c = choice.candidates[static_cast<std::size_t>(choice.size)];
+    c.knobs = knobs;
+    c.value = value(world, c.knobs, steps);
+    if (c.value > choice.action().value) choice.best = choice.size;
+    ++choice.size;
+  };
+  if (world.task() == Task::CpuFrequency) {
+    for (int level = 0; level < kFrequencyLevels; ++level) {
+      consider({level_to_khz(level, pair.steps(), pair.range(KnobKind::CpuFrequency)), 0});
+      choice.candidates[static_cast<std::size_t>(level)].action[0] = static_cast<float>(level);
+    }
+    return choice;
+  }
+  const KnobRange cpu = pair.range(KnobKind::CpuLimit), memory = pair.range(KnobKind::MemoryLimit);
+  const double used = world.observation()[Signal::MemoryWorkingSet].value;
+  const double margin = 1 + pair.rule().memory.safety_margin;
+  const double bytes = std::clamp(used * margin, memory.lower, memory.upper);
+  for (double factor : kCpuFactors)
+    consider({std::clamp(world.in_force()[0] * factor, cpu.lower, cpu.upper), bytes});
+  // What the load ahead asks for, if a step may go there.
+  const double asked = pair.rate_at(world.time_s()) * pair.service_s(pair.environment().top_khz()) /
+                       pair.rule().cpu.target_utilization;
+  for (double factor : {0.9, 1.0, 1.15}) consider({std::clamp(asked * factor, cpu.lower, cpu.upper), bytes});
+  const double cores = choice.action().knobs[0];
+  for (double factor : kMemoryFactors)
+    if (factor != margin) consider({cores, std::clamp(used * factor, memory.lower, memory.upper)});
+  for (int i = 0; i < choice.size; ++i) {
+    auto& c = choice.candidates[static_cast<std::size_t>(i)];
+    c.action = {static_cast<float>(to_unit(c.knobs[0], cpu)),
+                static_cast<float>(to_unit(c.knobs[1], memory))};
+  }
+  return choice;
+}
+
+double mean_reward(const Pair& pair, const EvaluationOptions& options, const WorldPolicy& policy) {
+  std::array<float, kMaxActionDim> action{};
+  return run(pair, options, true, [&](World& w, Random&) {
+    policy(w, action);
+    w.step(action);
+  });
+}
+
+Yardsticks yardsticks(const Pair& pair, const EvaluationOptions& options) {
+  const bool limits = pair.task() == Task::ResourceLimits;
+  Yardsticks y;
+  y.random = run(pair, options, false, [&](World& w, Random& chance) {
+    std::array<float, kMaxActionDim> action{};
+    if (limits)
+      for (float& a : action) a = static_cast<float>(chance.uniform(-1, 1));
+    else
+      action[0] = static_cast<float>(chance.below(kFrequencyLevels));
+    w.step(action);
+  });
+  y.rule = run(pair, options, true, [](World& w, Random&) { w.step_fallback(); });
+  const Oracle oracle(options.oracle);
+  y.oracle = run(pair, options, false,
+                 [&](World& w, Random&) { w.step_knobs(oracle.decide(w.core()).action().knobs); });
+
+  const auto fixed = [&](std::array<double, kMaxActionDim> knobs) {
+    const double r = run(pair, options, false, [&](World& w, Random&) { w.step_knobs(knobs); });
+    if (r > y.best_fixed || y.fixed[0] == 0) {
+      y.best_fixed = r;
+      y.fixed = knobs;
+    }
+  };
+  if (!limits) {
+    for (int level = 0; level < kFrequencyLevels; ++level)
+      fixed({level_to_khz(level, pair.steps(), pair.range(KnobKind::CpuFrequency)), 0});
+    return y;
+  }
+  const KnobRange cpu = pair.range(KnobKind::CpuLimit), memory = pair.range(KnobKind::MemoryLimit);
+  constexpr int kPoints = 25;
+  const auto at = [](int i, KnobRange range) { return from_unit(2.0 * i / (kPoints - 1) - 1, range); };
+  for (int i = 0; i < kPoints; ++i) fixed({at(i, cpu), memory.upper});
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < kPoints; ++i) {
+      const double middle = y.fixed[1];
+      fixed({y.fixed[0], round == 0 ? at(i, memory)
+                                    : std::clamp(middle * (0.85 + 0.0125 * i), memory.lower, memory.upper)});
+    }
+    const double centre = y.fixed[0];
+    for (int i = 0; i < kPoints; ++i)
+      fixed({std::clamp(centre * (0.76 + 0.02 * i), cpu.lower, cpu.upper), y.fixed[1]});
+  }
+  return y;
+}
+
+}  // namespace flash
