@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -90,8 +91,28 @@ Result<LoopbackAddress> parse_loopback(const std::string& text) {
 
 }  // namespace
 
+void StatsdCollector::Application::add(double value_ms, double stands_for, std::uint64_t tick) {
+  if (!std::isfinite(value_ms) || !std::isfinite(stands_for)) return;
+  latency_ms.add(value_ms, stands_for);
+  weight += stands_for;
+  ++samples;
+  recent[taken++ % kRecent] = {value_ms, stands_for, tick};
+}
+
+void StatsdCollector::Application::borrow(std::uint64_t enough, std::uint64_t tick, std::uint64_t oldest) {
+  if (samples > 0) p50_ms = latency_ms.quantile(0.50);
+  for (std::uint64_t back = samples;
+       samples > 0 && samples < enough && back < std::min<std::uint64_t>(taken, kRecent); ++back) {
+    const Recent& r = recent[(taken - 1 - back) % kRecent];
+    if (r.tick < oldest || r.tick >= tick) return;
+    latency_ms.add(r.latency_ms, r.weight);
+    ++samples;
+  }
+}
+
 void StatsdCollector::Application::clear_tick() {
   latency_ms.clear();
+  weight = 0;
   samples = 0;
   requests = errors = 0;
 }
@@ -273,8 +294,7 @@ void StatsdCollector::ingest_line(std::string_view text) {
     case StatsdType::Distribution:
       if (matches_any(options_.latency_metrics, line_.name)) {
         const double factor = to_ms(line_);
-        for (double value : line_.values) app->latency_ms.add(value * factor, weight);
-        app->samples += line_.values.size();
+        for (double value : line_.values) app->add(value * factor, weight, tick_);
         ++counters_.used;
         return;
       }
@@ -307,6 +327,9 @@ StatsdCollector::Application* StatsdCollector::application_of(const StatsdLine& 
 
 void StatsdCollector::collect(Now now, ObservationTable& table) {
   drain();
+  const auto enough = static_cast<std::uint64_t>(std::clamp(options_.few_requests, 0, 64));
+  const auto look_back = static_cast<std::uint64_t>(std::max(options_.look_back, 0));
+  for (auto& [name, app] : applications_) app.borrow(enough, tick_, tick_ - std::min(tick_, look_back));
   const double dt = collected_ ? seconds(now.mono - last_collect_) : 0;
   for (const auto& [id, name] : targets_) {
     const auto row = table.find(id);
@@ -318,15 +341,13 @@ void StatsdCollector::collect(Now now, ObservationTable& table) {
     if (found == applications_.end() || !found->second.seen) continue;
     const Application& app = found->second;
     if (app.samples > 0) {
-      observation[Signal::LatencyP50] = Sample::good(app.latency_ms.quantile(0.50));
+      observation[Signal::LatencyP50] = Sample::good(app.p50_ms);
       observation[Signal::LatencyP99] = {app.latency_ms.quantile(0.99),
-                                         app.samples < static_cast<std::uint64_t>(options_.few_requests)
-                                             ? Validity::Degraded
-                                             : Validity::Good};
+                                         app.samples < enough ? Validity::Degraded : Validity::Good};
     }
     // The first tick has no length, so no rates yet.
     if (dt <= 0) continue;
-    const double requests = app.counts_requests ? app.requests : app.latency_ms.count();
+    const double requests = app.counts_requests ? app.requests : app.weight;
     observation[Signal::RequestRate] = Sample::good(requests / dt);
     observation[Signal::ErrorRate] = Sample::good(app.errors / dt);
   }
@@ -335,6 +356,7 @@ void StatsdCollector::collect(Now now, ObservationTable& table) {
   dropped_before_ = counters_.dropped;
   last_collect_ = now.mono;
   collected_ = true;
+  ++tick_;
 }
 
 std::vector<Degraded> StatsdCollector::degraded() const {

@@ -12,14 +12,16 @@
 //   requests     counters whose name matches `request_metrics`. An application that never sent such a counter
 //                gets its rate from its latency samples, each weighing 1 / sample rate.
 //
-// Validity: latency is Missing in a tick without a sample; p99 is Degraded below `few_requests` samples.
-// Rates are Missing until the application was heard for the first time, then 0 is an answer. Ownership: owns
-// its sockets; removes the socket file at the end if it is still its own. Thread rule: one thread, the
-// control loop's.
+// Validity: latency is Missing in a tick without a sample. A tick with fewer than `few_requests` samples
+// borrows the newest ones of at most `look_back` ticks before it, so that a service of few requests can be
+// judged, too; p99 is Degraded where that is not enough. Rates are Missing until the application was heard
+// for the first time, then 0 is an answer. Ownership: owns its sockets; removes the socket file at the end if
+// it is still its own. Thread rule: one thread, the control loop's.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -45,7 +47,8 @@ struct StatsdOptions {
   std::vector<std::string> error_metrics = {"*errors*"};
   std::vector<std::string> application_tags = {"app", "application", "service"};
   std::size_t max_applications = 1024;  // further ones are refused, and counted
-  int few_requests = 20;                // fewer samples in a tick make p99 Degraded
+  int few_requests = 20;                // fewer samples make p99 Degraded; at most 64
+  int look_back = 10;                   // ticks that a tick of few samples may borrow from
   // What one drain() takes at most from each socket, so that a flood cannot starve the tick. The rest waits
   // in the kernel, where senders on the UNIX socket are held up and UDP is dropped and counted.
   std::size_t max_datagrams_per_drain = 2048;
@@ -96,7 +99,19 @@ class StatsdCollector final : public Collector {
   struct Application {
     std::size_t targets = 0;  // that name it
     DDSketch latency_ms;
+    double p50_ms = 0;          // of this tick alone, before it borrows
+    double weight = 0;          // of this tick's latency samples: the requests they stand for
     std::uint64_t samples = 0;  // latency samples in this tick, unweighted
+    struct Recent {
+      double latency_ms = 0, weight = 0;
+      std::uint64_t tick = 0;
+    };
+    static constexpr std::size_t kRecent = 64;
+    std::array<Recent, kRecent> recent{};  // the newest samples, a ring
+    std::uint64_t taken = 0;               // samples ever; the next goes to taken % kRecent
+    void add(double latency_ms, double weight, std::uint64_t tick);
+    /// A tick of few samples gets the newest of earlier ticks, from `oldest` on, up to `enough`.
+    void borrow(std::uint64_t enough, std::uint64_t tick, std::uint64_t oldest);
     double requests = 0;
     double errors = 0;
     bool seen = false;             // ever heard of
@@ -130,6 +145,7 @@ class StatsdCollector final : public Collector {
   std::uint64_t dropped_before_ = 0;  // counters_.dropped at the previous collect()
   std::uint64_t dropped_in_tick_ = 0;
   bool collected_ = false;
+  std::uint64_t tick_ = 0;
   Duration last_collect_{};
 };
 

@@ -82,6 +82,13 @@ double whole_percent(double value, double current, KnobRange range) {
   return down >= std::max(current, range.lower) ? down : value;
 }
 
+double log_place(double value, KnobRange range) {
+  const double low = log_floor(range);
+  if (!(range.upper > low)) return 0.5;
+  if (!(value > 0)) return -1;
+  return std::clamp(std::log(value / low) / std::log(range.upper / low), -1.0, 2.0);
+}
+
 double nearest_step(double khz, std::span<const double> steps, KnobRange range) {
   double best = std::clamp(khz, range.lower, range.upper);
   double distance = kUnlimited;

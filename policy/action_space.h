@@ -46,6 +46,9 @@ bool manages(const Rule& rule, KnobKind kind);
 double from_unit(double y, KnobRange range);
 /// The inverse, clamped to [-1,1]; +inf is 1. A range of one point gives 0.
 double to_unit(double value, KnobRange range);
+/// The same scale from 0 (lower bound) to 1 (upper bound), for quantities that may lie outside, within
+/// [-1,2].
+double log_place(double value, KnobRange range);
 
 /// A CPU limit in whole percents of a CPU. systemd keeps CPUQuota= so: anything finer becomes another value
 /// at the next daemon-reload, which would look like somebody else's. Rounded towards the value in force, so

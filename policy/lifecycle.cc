@@ -100,6 +100,12 @@ void wait_for_reward(Waits& waits, const LifecycleInput& in, double threshold) {
   }
 }
 
+/// t_serving, or what the fallback earned less `tolerance`, if that is more.
+double serving_threshold(const LifecycleInput& in, const UserProfile& p, double tolerance) {
+  if (in.fallback_count < std::max<std::size_t>(in.min_rewards, 1)) return p.t_serving;
+  return std::max(p.t_serving, in.fallback_reward - tolerance);
+}
+
 void wait_for_policy(Waits& waits, const LifecycleInput& in) {
   if (!in.policy_ready) waits.next() += "a policy: flash-learner has not published one, or it has expired";
 }
@@ -155,25 +161,27 @@ StageVerdict judge_stage(Stage stage, const LifecycleInput& in, const UserProfil
       appendf(v.words, "the mean reward is %.2f, %.2f is enough, and policy version %llu is ready", r.mean,
               p.t_online, static_cast<unsigned long long>(in.version));
       return v;
-    case Stage::Online:                         // line 14
-      wait_for_reward(waits, in, p.t_serving);  // line 15
-      if (known && !(r.stddev <= p.t_var))      // line 15
+    case Stage::Online:                                                           // line 14
+      wait_for_reward(waits, in, serving_threshold(in, p, kServeBelowFallback));  // line 15
+      if (known && !(r.stddev <= p.t_var))                                        // line 15
         appendf(waits.next(), "steadier rewards (deviation %.2f, at most %.2f)", r.stddev, p.t_var);
       wait_for_policy(waits, in);  // (deviation)
       if (!waits.none()) break;
       v.next = Stage::Serving;  // line 16
       appendf(v.words, "the mean reward is %.2f with a deviation of %.2f: good and steady", r.mean, r.stddev);
       return v;
-    case Stage::Serving:                                            // line 18
-      if (known && (r.mean < p.t_serving || r.stddev > p.t_var)) {  // line 19
-        v.next = Stage::Online;                                     // line 20
+    case Stage::Serving: {  // line 18
+      const double wanted = serving_threshold(in, p, kRetrainBelowFallback);
+      if (known && (r.mean < wanted || r.stddev > p.t_var)) {  // line 19
+        v.next = Stage::Online;                                // line 20
         appendf(v.words,
                 "retraining: the mean reward is %.2f (%.2f wanted), its deviation %.2f (at most %.2f)",
-                r.mean, p.t_serving, r.stddev, p.t_var);
+                r.mean, wanted, r.stddev, p.t_var);
         return v;
       }
       v.words = "serving";
       return v;
+    }
   }
   v.words = waits.take();
   return v;

@@ -76,6 +76,12 @@ struct LifecycleInput {
 /// An estimate whose lower bound is not below this (reward per step) does not delay the switch.
 inline constexpr double kEstimateTolerance = 0.05;
 
+/// A policy that earns less than the fallback did by more than this goes on learning (ONLINE -> SERVING), one
+/// that serves and comes to earn less by more than the second learns again (SERVING -> ONLINE). Rewards per
+/// step; beside the profile's t_serving, never instead of it.
+inline constexpr double kServeBelowFallback = 0.02;
+inline constexpr double kRetrainBelowFallback = 0.05;
+
 struct StageVerdict {
   Stage next = Stage::Initialized;
   std::string words;  // why the stage changes, or what it waits for
@@ -89,6 +95,9 @@ struct StageVerdict {
 ///  - OFFLINE -> ONLINE also waits for the off-policy estimate that the policy is not worse than the
 ///  fallback.
 ///    It may delay the switch, it never brings it about.
+///  - t_serving is at least what the fallback earned, less a tolerance: a threshold that the rules exceed
+///  with
+///    ease would let a policy stop learning while it is still worse than they are.
 ///  - ONLINE or SERVING -> OFFLINE when avg(R) is below what the fallback earned by more than
 ///    worse_than_fallback. Alg. 1 has no way back: 3.4 lets high-stakes applications stay offline while
 ///    retraining, and a policy that is measurably worse than the rules has no business in the seat.

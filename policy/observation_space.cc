@@ -14,6 +14,9 @@ constexpr std::array<StateEntry, kLimitsStateDim> kLimits = {{
     {"sp_latency", "ms", "SLO preservation of latency, [0,1], 1 without an SLO"},
     {"sp_throughput", "1/s", "SLO preservation of throughput, [0,1], 1 without an SLO"},
     {"load_change", "1/s", "(load - previous) / greater of both, [-1,1]; request rate, else CPU use"},
+    {"cpu_use", "cores", "place in the range of the CPU limit on a log scale, [-1,2]"},
+    {"memory_use", "bytes",
+     "place of the working set in the range of the memory limit on a log scale, [-1,2]"},
 }};
 
 constexpr std::array<StateEntry, kFrequencyStateDim> kFrequency = {{
@@ -75,6 +78,9 @@ static double place(LimitInForce limit) {
   if (std::isnan(limit.value) || !std::isfinite(limit.range.upper)) return 1;
   return (to_unit(limit.value, limit.range) + 1) / 2;
 }
+static double place_of_use(const Sample& use, KnobRange range) {
+  return std::isfinite(range.upper) ? log_place(use.value_or(0), range) : 0;
+}
 
 StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Observation* before,
                          const Observation& now, LimitInForce cpu, LimitInForce memory) {
@@ -97,6 +103,8 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
     const double change = greater > 0 ? (now[load].value - was.value) / greater : 0;
     b.add(change, was.trusted() && now[load].trusted(), true);
   }
+  b.add(place_of_use(usage, cpu.range), usage);
+  b.add(place_of_use(used, memory.range), used);
   return b.take();
 }
 

@@ -22,11 +22,12 @@ struct StateEntry {
   std::string_view scaling;  // how it becomes the entry
 };
 
-/// FLASH Table 7 (resource-limits).
-inline constexpr int kLimitsStateDim = 7;
+/// FLASH Table 7 (resource-limits), plus use as a place on the scale of the actions: what is good is use over
+/// limit, so the wanted limit is that place and a constant (docs/adr/0005-geometric-actions.md).
+inline constexpr int kLimitsStateDim = 9;
 /// FLASH Table 9 (cpu-frequency), plus `ips_known`: machines without an instruction counter are served too.
 inline constexpr int kFrequencyStateDim = 6;
-inline constexpr int kMaxStateDim = 8;
+inline constexpr int kMaxStateDim = 9;
 
 inline constexpr int state_dim(Task task) {
   return task == Task::ResourceLimits ? kLimitsStateDim : kFrequencyStateDim;

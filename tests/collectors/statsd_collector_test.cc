@@ -98,6 +98,43 @@ TEST_F(Statsd, FewRequestsMakeP99Degraded) {
   EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Good);
 }
 
+TEST_F(Statsd, ATickOfFewRequestsBorrowsTheNewestOfTheTicksBefore) {
+  start();
+  track(1, "web");
+  const auto send = [&](int n, const char* line) {
+    for (int i = 0; i < n; ++i) statsd_->ingest(line);
+  };
+  send(1, "latency:90|ms|#app:web");
+  send(11, "latency:5|ms|#app:web");
+  statsd_->collect(at(0), table_);
+  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Degraded) << "12 of 20";
+  send(12, "latency:7|ms|#app:web");
+  statsd_->collect(at(1), table_);
+  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Good);
+  EXPECT_NEAR(sample(1, Signal::LatencyP99).value, 7, 0.1)
+      << "the newest 8 of the tick before, not its first";
+  EXPECT_NEAR(sample(1, Signal::LatencyP50).value, 7, 0.1);
+  EXPECT_EQ(sample(1, Signal::RequestRate).value, 12) << "borrowed requests are no requests of this tick";
+  send(9, "latency:5|ms|#app:web");
+  send(2, "latency:90|ms|#app:web");
+  statsd_->collect(at(2), table_);
+  send(12, "latency:5|ms|#app:web");
+  statsd_->collect(at(3), table_);
+  EXPECT_NEAR(sample(1, Signal::LatencyP99).value, 90, 1) << "slow requests stay until 20 newer ones came";
+}
+
+TEST_F(Statsd, WhatIsTooLongAgoIsNotBorrowed) {
+  start();
+  track(1, "web");
+  for (int i = 0; i < 19; ++i) statsd_->ingest("latency:5|ms|#app:web");
+  statsd_->collect(at(0), table_);
+  for (int tick = 1; tick <= 10; ++tick) statsd_->collect(at(tick), table_);
+  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Missing);
+  statsd_->ingest("latency:5|ms|#app:web");
+  statsd_->collect(at(11), table_);
+  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Degraded);
+}
+
 TEST_F(Statsd, WeighsSampledLines) {
   start();
   track(1, "web");

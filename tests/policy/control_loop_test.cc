@@ -501,11 +501,13 @@ TEST_F(Seat, TheFallbacksRewardsDoNotVouchForThePolicy) {
 }
 
 TEST_F(Seat, BadRewardsTakeServingBackToOnline) {
-  ASSERT_TRUE(l.loop->offer_snapshot(at(0), kWeb, policy(0, 3)));
+  // As good as the fallback: use is 70 % of the limit.
+  const auto as_fallback = static_cast<float>(to_unit(l.usage / 0.7, {0.1, 4}));
+  ASSERT_TRUE(l.loop->offer_snapshot(at(0), kWeb, policy(as_fallback, 3)));
   go_online();
   l.ticks(10);
   ASSERT_EQ(l.loop->view(kWeb)->stage, Stage::Serving);
-  // The rewards from now on are bad: the limit is 2.05 cores, and nothing uses it.
+  // The rewards from now on are bad: nothing uses the limit.
   l.usage = 0;
   l.observe = [](Now, TargetId, Observation& o) { o[Signal::CpuThrottled] = Sample::good(1); };
   auto strict = cpu_rule(Mode::Control);

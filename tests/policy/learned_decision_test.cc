@@ -38,7 +38,7 @@ struct Learned : ::testing::Test {
 
 struct LearnedLimits : Learned {
   LearnedLimits() {
-    state = policies::state(Task::ResourceLimits, {0.5F, 1, 0.83F, 0.1F, 1, 1, 0});
+    state = policies::state(Task::ResourceLimits, {0.5F, 1, 0.83F, 0.1F, 1, 1, 0, 0, 0});
     contexts = {{KnobKind::CpuLimit, 0.25, 4, {}}};
     current.set(KnobKind::CpuLimit, 2);
     fallback.set(KnobKind::CpuLimit, 4);

@@ -52,6 +52,27 @@ TEST(Lifecycle, ServingRetrainsWhenBadOrUnsteady) {
   EXPECT_EQ(next_stage(Stage::Serving, with(0.9, 0.21), kProfile), Stage::Online);
 }
 
+TEST(Lifecycle, APolicyThatEarnsLessThanTheFallbackGoesOnLearning) {
+  LifecycleInput in = with(0.83, 0.1);
+  in.fallback_reward = 0.86;
+  in.fallback_count = 50;
+  EXPECT_EQ(next_stage(Stage::Online, in, kProfile), Stage::Online) << "0.03 less, 0.02 are tolerated";
+  EXPECT_EQ(judge_stage(Stage::Online, in, kProfile).words,
+            "waits for a mean reward of 0.84 (now 0.83 over 100 steps)");
+  EXPECT_EQ(next_stage(Stage::Serving, in, kProfile), Stage::Serving) << "0.03 less, 0.05 are tolerated";
+  in.rewards.mean = 0.845;
+  EXPECT_EQ(next_stage(Stage::Online, in, kProfile), Stage::Serving);
+  in.rewards.mean = 0.80;
+  EXPECT_EQ(next_stage(Stage::Serving, in, kProfile), Stage::Online);
+  in.fallback_count = 49;  // too little is known of the fallback: the profile's thresholds alone
+  EXPECT_EQ(next_stage(Stage::Online, in, kProfile), Stage::Serving);
+  EXPECT_EQ(next_stage(Stage::Serving, in, kProfile), Stage::Serving);
+  in.fallback_count = 50;
+  in.fallback_reward = 0.5;  // and they are never lowered
+  in.rewards.mean = 0.74;
+  EXPECT_EQ(next_stage(Stage::Online, in, kProfile), Stage::Online);
+}
+
 TEST(Lifecycle, AFewRewardsMoveNothing) {
   LifecycleInput few = with(0.9, 0);
   few.rewards.count = 49;

@@ -42,6 +42,8 @@ TEST(ObservationSpace, LimitsFollowTable7) {
   EXPECT_FLOAT_EQ(s.values[4], 0.5F);   // 20 / 40 ms
   EXPECT_FLOAT_EQ(s.values[5], 1.0F);   // no throughput SLO
   EXPECT_FLOAT_EQ(s.values[6], -0.2F);  // 100 to 80
+  EXPECT_FLOAT_EQ(s.values[7], 0.25F);  // half a core of 0.25 to 4
+  EXPECT_FLOAT_EQ(s.values[8], 0.5F);   // 128 MiB of 16 to 1024
   EXPECT_TRUE(s.trusted());
   EXPECT_TRUE(s.sensible());
 }
