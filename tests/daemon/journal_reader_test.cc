@@ -23,7 +23,7 @@ json good() {
     "current": {"cpu-limit": "max", "memory-limit": null}, "proposed": {"cpu-limit": 1.5},
     "ranges": {"cpu-limit": {"lower": 0.1, "upper": 4, "steps": []}},
     "state": {"cpu_limit": 1, "memory_limit": 0.5, "cpu_utilization": 0.25, "memory_utilization": 0,
-              "sp_latency": 1, "sp_throughput": 1, "load_change": -0.125},
+              "sp_latency": 1, "sp_throughput": 1, "load_change": -0.125, "cpu_use": 0.2, "memory_use": -0.1},
     "learning": {"state_trusted": true}, "observation": {"a": {}}, "words": "unknown keys are passed over"})");
 }
 
@@ -41,7 +41,7 @@ TEST(JournalLine, HasWhatReplayNeeds) {
   ASSERT_EQ(e->contexts.size(), 1u);
   EXPECT_EQ(e->contexts[0].upper, 4);
   // In the order of the state space, not of the file.
-  EXPECT_THAT(e->state, ElementsAre(1, 0.5, 0.25, 0, 1, 1, -0.125));
+  EXPECT_THAT(e->state, ElementsAre(1, 0.5, 0.25, 0, 1, 1, -0.125F, 0.2F, -0.1F));
   EXPECT_TRUE(e->state_trusted);
 }
 
@@ -77,7 +77,7 @@ TEST(JournalLine, NamesTheKeyThatIsWrong) {
       {"/ranges/cpu-limit/lower", "max", "ranges.cpu-limit.lower: "},
       {"/ranges/cpu-limit/steps", json({2, 1}), "ranges.cpu-limit.steps: is not ascending"},
       {"/state/cpu_limit", 1e300, "state.cpu_limit: is out of range"},
-      {"/state/other", 1, "state: has 8 entries instead of 7"},
+      {"/state/other", 1, "state: has 10 entries instead of 9"},
       {"/state", json::object(), "state: has no 'cpu_limit'"},
       {"/model_version", 1.5, "model_version: is not a whole number"},
   };

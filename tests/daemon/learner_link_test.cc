@@ -10,6 +10,7 @@
 
 #include "core/tensor_file.h"
 #include "link/seqpacket.h"
+#include "policy/observation_space.h"
 
 namespace flash {
 namespace {
@@ -167,7 +168,7 @@ TEST_F(LearnerLinkTest, ALearnerIsGreetedAndToldOfEveryAgent) {
   EXPECT_EQ(announce.agent, "limits_1");
   EXPECT_EQ(announce.key, "resource-limits:/web");
   EXPECT_EQ(announce.application, "shop");
-  EXPECT_EQ(announce.state_dim, 7u);
+  EXPECT_EQ(announce.state_dim, static_cast<unsigned>(kLimitsStateDim));
   EXPECT_EQ(announce.action_dim, 2u);
   say(c, link::HelloUp{"flash-learner 0.1.0", "OpenBLAS 0.3.21 serial", 1});
   EXPECT_EQ(flashd->state(), "connected: flash-learner 0.1.0, OpenBLAS 0.3.21 serial");

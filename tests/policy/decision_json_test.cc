@@ -46,7 +46,7 @@ Decision decision() {
       {"slew", KnobKind::CpuLimit, Verdict::Changed, 1.29, 3.2, "may shrink by at most 20 % per step"});
   d.outcomes.push_back({KnobKind::CpuLimit, WriteStatus::Written, 3.2, 3.2, ""});
   d.contexts.push_back({KnobKind::CpuLimit, 0.1, 4, {}});
-  d.learning.state = {1, 0.1F, 0.3F, 0.2F, 1, 1, -1.0F / 3};
+  d.learning.state = {1, 0.1F, 0.3F, 0.2F, 1, 1, -1.0F / 3, 0.5F, -0.2F};
   d.learning.state_trusted = true;
   d.learning.fallback = {0.1F, 0};
   d.attributions.push_back({"cpu_utilization", 0.3F, -1.5});

@@ -74,8 +74,8 @@ TEST(ObservationSpace, SaysWhichInputFailed) {
   Observation before = service(), now = service();
   now[Signal::MemoryWorkingSet] = Sample::missing();
   const StateVector s = limits_state({}, kNode, &before, now, {1, kCpu}, {256 * kMiB, kMemory});
-  EXPECT_EQ(s.not_sensible, 1U << 3);
-  EXPECT_EQ(s.not_trusted, 1U << 3);
+  EXPECT_EQ(s.not_sensible, 1U << 3 | 1U << 8);
+  EXPECT_EQ(s.not_trusted, 1U << 3 | 1U << 8);
   now = service();
   now[Signal::CpuUsage].validity = Validity::Degraded;
   const StateVector d = limits_state({}, kNode, &before, now, {1, kCpu}, {256 * kMiB, kMemory});
