@@ -70,6 +70,7 @@ struct RequestCost {
   double stall_s = 0;    // do not (memory, I/O)
   double off_cpu_s = 0;  // waited without holding a CPU (disk, network)
 };
+/// With what a request costs beside its segments: HTTP, its own memory, its share of the hot pages.
 RequestCost request_cost(const Application& application);
 
 }  // namespace flash

@@ -157,7 +157,7 @@ Application generate_application(std::uint64_t seed, std::uint64_t n) {
   a.workers = draw.one_of(worker_choices);
   a.memory_mib = rounded(draw.log_uniform(32, 512), 3);
   a.hot_share = rounded(draw.uniform(0.1, 0.95), 2);
-  a.memory_per_request_kib = rounded(draw.log_uniform(16, 4096), 2);
+  a.memory_per_request_kib = rounded(draw.log_uniform(16, 1024), 2);
   a.service_cv = rounded(draw.log_uniform(0.05, 1.5), 2);
   a.burst = draw.chance(0.3) ? 1 : rounded(draw.log_uniform(1.2, 30), 2);
 

@@ -1,12 +1,11 @@
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
 
 #include "workloads/application.h"
 #include "workloads/statsd.h"
+#include "workloads/text_file.h"
 #include "workloads/trace.h"
 
 namespace flash {
@@ -246,22 +245,6 @@ Parsed<std::vector<Application>> read_pool(const json& document, std::string_vie
   return pool;
 }
 
-Parsed<std::string> read_file(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text;
-  char piece[1 << 16];
-  while (in.read(piece, sizeof piece), in.gcount() > 0) {
-    text.append(piece, static_cast<std::size_t>(in.gcount()));
-    if (text.size() > kFileBytesMax) {
-      break;  // the parser says so
-    }
-  }
-  if (!in.eof() && text.size() <= kFileBytesMax) {
-    return UsageError{"cannot read " + file};
-  }
-  return text;
-}
-
 }  // namespace
 
 Parsed<Application> parse_application(std::string_view text, std::string_view file) {
@@ -286,7 +269,7 @@ Parsed<std::vector<Application>> parse_applications(std::string_view text, std::
 }
 
 Parsed<std::vector<Application>> read_applications(const std::string& file) {
-  auto text = read_file(file);
+  auto text = read_text(file, kFileBytesMax);
   if (auto* error = std::get_if<UsageError>(&text)) {
     return std::move(*error);
   }

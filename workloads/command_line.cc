@@ -47,12 +47,19 @@ Applied apply_options(std::span<const OptionRow> rows, std::span<const std::stri
       value = name.substr(equals + 1);
       name = name.substr(0, equals);
     }
-    const auto row =
-        std::find_if(rows.begin(), rows.end(), [&](const OptionRow& r) { return r.name == name; });
+    const bool alone = !name.starts_with("--");
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const OptionRow& r) {
+      return alone ? !r.name.starts_with("--") : r.name == name;
+    });
+    if (alone && row != rows.end()) {
+      value = name;
+    }
     if (row == rows.end()) {
       return UsageError{"unknown option '" + std::string(name) + "'"};
     }
-    if (row->value.empty()) {
+    if (alone) {
+      // its value is itself
+    } else if (row->value.empty()) {
       if (value) {
         return UsageError{std::string(name) + " takes no value"};
       }
@@ -64,7 +71,7 @@ Applied apply_options(std::span<const OptionRow> rows, std::span<const std::stri
       value = args[++i];
     }
     if (auto error = row->apply(*value)) {
-      return UsageError{std::string(name) + ": " + error->message};
+      return UsageError{std::string(row->name) + ": " + error->message};
     }
   }
   return std::nullopt;
@@ -95,6 +102,17 @@ std::function<Applied(std::string_view)> integer_into(std::uint64_t& out, std::u
       return not_in_range(text, std::to_string(low), std::to_string(high));
     }
     out = *value;
+    return std::nullopt;
+  };
+}
+
+std::function<Applied(std::string_view)> integer_into(int& out, int low, int high) {
+  return [&out, low, high](std::string_view text) -> Applied {
+    const auto value = parse_integer(text);
+    if (!value || *value < static_cast<std::uint64_t>(low) || *value > static_cast<std::uint64_t>(high)) {
+      return not_in_range(text, std::to_string(low), std::to_string(high));
+    }
+    out = static_cast<int>(*value);
     return std::nullopt;
   };
 }

@@ -26,13 +26,13 @@ using Parsed = std::variant<T, UsageError>;
 using Applied = std::optional<UsageError>;  // nullopt: accepted
 
 struct OptionRow {
-  std::string_view name;   // "--work"
+  std::string_view name;   // "--work"; without "--": what stands alone, as FILE
   std::string_view value;  // "N" in the help; empty: a flag without value
   std::string_view help;
   std::function<Applied(std::string_view)> apply;
 };
 
-/// Applies "--name value" and "--name=value" in order; the last one wins.
+/// Applies "--name value", "--name=value" and words that stand alone in order; the last one wins.
 Applied apply_options(std::span<const OptionRow> rows, std::span<const std::string_view> args);
 
 /// One aligned line per option.
@@ -47,6 +47,7 @@ std::optional<std::uint64_t> parse_integer(std::string_view text);
 // What a row does with its value. Ranges are inclusive.
 std::function<Applied(std::string_view)> integer_into(std::uint64_t& out, std::uint64_t low,
                                                       std::uint64_t high);
+std::function<Applied(std::string_view)> integer_into(int& out, int low, int high);
 std::function<Applied(std::string_view)> real_into(double& out, double low, double high);
 std::function<Applied(std::string_view)> text_into(std::string& out);
 std::function<Applied(std::string_view)> flag_into(bool& out);

@@ -73,4 +73,14 @@ double LatencyHistogram::mean_ms() const {
   return count_ == 0 ? 0 : sum_ / static_cast<double>(count_) / 1e6;
 }
 
+std::vector<LatencyHistogram::Bucket> LatencyHistogram::buckets() const {
+  std::vector<Bucket> result;
+  for (std::size_t i = 0; i < kBuckets; ++i) {
+    if (counts_[i] > 0) {
+      result.push_back({std::chrono::nanoseconds(midpoint_of(i)), counts_[i]});
+    }
+  }
+  return result;
+}
+
 }  // namespace flash

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace flash {
 
@@ -28,6 +29,12 @@ class LatencyHistogram {
   std::chrono::nanoseconds percentile(double percent) const;
   std::chrono::nanoseconds max() const { return std::chrono::nanoseconds(max_); }
   double mean_ms() const;
+  struct Bucket {
+    std::chrono::nanoseconds middle;
+    std::uint64_t count;
+  };
+  /// Those with values in them, ascending.
+  std::vector<Bucket> buckets() const;
 
  private:
   static constexpr std::size_t kBuckets =

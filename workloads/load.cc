@@ -9,8 +9,10 @@
 #include <deque>
 #include <ostream>
 
+#include "workloads/application.h"
 #include "workloads/http.h"
 #include "workloads/report.h"
+#include "workloads/text_file.h"
 
 namespace flash {
 
@@ -41,7 +43,7 @@ class Generator {
         stop_signals_(std::move(stop_signals)),
         recorder_(recorder),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
-        schedule_(options.trace, options.seconds, options.arrivals, options.seed),
+        schedule_(options.trace, options.seconds, options.arrivals, options.seed, options.burst),
         channels_(options.connections),
         request_("GET /work HTTP/1.1\r\nHost: " + options.target.text + "\r\n\r\n"),
         start_(steady_clock::now()) {}
@@ -248,6 +250,20 @@ class Generator {
   std::size_t busy_ = 0;
 };
 
+Applied take_application(std::string_view text, LoadOptions& o) {
+  Application application;
+  if (auto error = parsed_into(application, read_application)(text)) {
+    return error;
+  }
+  if (auto error = parsed_into(o.trace, Trace::parse)(application.trace)) {
+    return UsageError{"trace of " + application.name + ": " + error->message};
+  }
+  o.burst = application.burst;
+  o.slo_ms = application.slo_p99_ms;
+  o.arrivals = Arrivals::Poisson;
+  return std::nullopt;
+}
+
 }  // namespace
 
 LoadOptions::LoadOptions() : target(std::get<Endpoint>(parse_endpoint("127.0.0.1:8080"))) {}
@@ -256,6 +272,9 @@ std::vector<OptionRow> option_rows(LoadOptions& o) {
   static const std::string trace_help = "load over time: " + describe_traces();
   return {
       {"--target", "ADDRESS:PORT", "service to load (127.0.0.1:8080)", parsed_into(o.target, parse_endpoint)},
+      {"--application", "FILE[#NAME]",
+       "its trace, bursts and objective, with poisson arrivals; later options change them",
+       [&o](std::string_view text) { return take_application(text, o); }},
       {"--trace", "TRACE", trace_help, parsed_into(o.trace, Trace::parse)},
       {"--rate", "R", "constant rate per second; short for --trace flat:R (10)",
        parsed_into(o.trace, parse_flat_rate)},
@@ -263,7 +282,8 @@ std::vector<OptionRow> option_rows(LoadOptions& o) {
       {"--connections", "N", "requests under way at a time (64)", integer_into(o.connections, 1, 10'000)},
       {"--arrivals", "even|poisson", "spacing around the rate (even)",
        parsed_into(o.arrivals, parse_arrivals)},
-      {"--seed", "N", "of the poisson arrivals (1)", integer_into(o.seed, 0, UINT64_MAX)},
+      {"--burst", "X", "mean number of requests that arrive together (1)", real_into(o.burst, 1, 1000)},
+      {"--seed", "N", "of the poisson arrivals and bursts (1)", integer_into(o.seed, 0, UINT64_MAX)},
       {"--drop-after-ms", "X", "give up requests unsent for so long (5000)",
        real_into(o.drop_after_ms, 1, 1e7)},
       {"--slo-ms", "X", "count what is slower (none)", real_into(o.slo_ms, 0, 1e7)},

@@ -23,6 +23,7 @@ struct LoadOptions {
   double seconds = 10;
   std::uint64_t connections = 64;  // requests under way at a time
   Arrivals arrivals = Arrivals::Even;
+  double burst = 1;  // mean number of requests that arrive together
   std::uint64_t seed = 1;
   double drop_after_ms = 5000;  // a request that could not be sent for so long is dropped, not sent late
   double slo_ms = 0;            // latency objective counted in the report; 0: none

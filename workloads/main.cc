@@ -7,6 +7,7 @@
 #include "workloads/calibrate.h"
 #include "workloads/command_line.h"
 #include "workloads/load.h"
+#include "workloads/pool_commands.h"
 #include "workloads/serve.h"
 #include "workloads/spin.h"
 
@@ -41,10 +42,12 @@ struct Command {
 };
 
 const Command kCommands[] = {
-    {"serve", "HTTP service whose GET /work costs a known amount of CPU", run_command<ServeOptions>},
+    {"serve", "HTTP service whose GET /work does an application's work", run_command<ServeOptions>},
     {"load", "open-loop load on such a service, from a trace", run_command<LoadOptions>},
     {"spin", "the same work without a server, at a demanded rate", run_command<SpinOptions>},
-    {"calibrate", "how many units of work take 10 ms here", run_command<CalibrateOptions>},
+    {"calibrate", "what a unit of each kind of work costs here", run_command<CalibrateOptions>},
+    {"generate", "a pool of applications, by seed", run_command<GenerateOptions>},
+    {"update", "a pool after one of the seven updates", run_command<UpdateOptions>},
 };
 
 void print_usage(std::ostream& out) {

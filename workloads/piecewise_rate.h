@@ -6,6 +6,9 @@
 
 namespace flash {
 
+/// Requests per second that no trace exceeds.
+inline constexpr double kTraceRateMax = 1e6;
+
 class PiecewiseRate {
  public:
   /// The i-th piece has rates[i] and lasts durations_s[i] > 0; REQUIRES: as many of both, at least one.

@@ -1,7 +1,6 @@
 #include "workloads/report.h"
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -20,6 +19,16 @@ std::string formatted(const char* format, Values... values) {
   char text[256];
   std::snprintf(text, sizeof text, format, values...);
   return text;
+}
+
+nlohmann::ordered_json percentiles_json(const LatencyHistogram& latency) {
+  nlohmann::ordered_json json;
+  json["mean"] = latency.mean_ms();
+  for (const auto& row : kPercentiles) {
+    json[row.key] = to_ms(latency.percentile(row.percent));
+  }
+  json["max"] = to_ms(latency.max());
+  return json;
 }
 
 }  // namespace
@@ -127,12 +136,7 @@ std::string report_json(const RunReport& report) {
   json["rate_achieved"] = static_cast<double>(report.counts.completed) / seconds;
   json["slo_ms"] = report.slo_ms;
   json["over_slo"] = report.over_slo;
-  auto& latency = json["latency_ms"];
-  latency["mean"] = report.latency.mean_ms();
-  for (const auto& row : kPercentiles) {
-    latency[row.key] = to_ms(report.latency.percentile(row.percent));
-  }
-  latency["max"] = to_ms(report.latency.max());
+  json["latency_ms"] = percentiles_json(report.latency);
   auto& rows = json["per_second"] = nlohmann::ordered_json::array();
   for (const auto& row : report.per_second) {
     nlohmann::ordered_json line;
@@ -146,18 +150,32 @@ std::string report_json(const RunReport& report) {
   return json.dump(2) + "\n";
 }
 
-Applied write_text(const std::string& path, const std::string& text, std::ostream& standard_output) {
-  if (path == "-") {
-    standard_output << text << std::flush;
-    return std::nullopt;
+std::string summary_text(const ServiceReport& report) {
+  const auto& latency = report.latency;
+  return formatted(
+      "served %lu requests: p50 %.2f ms, p99 %.2f ms, max %.2f ms; metric packets sent %lu, dropped %lu\n",
+      latency.count(), to_ms(latency.percentile(50)), to_ms(latency.percentile(99)), to_ms(latency.max()),
+      report.packets_sent, report.packets_dropped);
+}
+
+std::string report_json(const ServiceReport& report) {
+  nlohmann::ordered_json json;
+  json["tool"] = "flash-workload";
+  json["version"] = FLASH_VERSION;
+  json["command"] = "serve";
+  json["application"] = report.application;
+  json["served"] = report.latency.count();
+  json["slo_ms"] = report.slo_ms;
+  json["over_slo"] = report.over_slo;
+  json["cpu_s"] = report.cpu_s;
+  json["latency_ms"] = percentiles_json(report.latency);
+  auto& rows = json["histogram"] = nlohmann::ordered_json::array();
+  for (const auto& bucket : report.latency.buckets()) {
+    rows.push_back({{"ms", to_ms(bucket.middle)}, {"count", bucket.count}});
   }
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) {
-    return UsageError{"cannot write " + path};
-  }
-  return std::nullopt;
+  json["packets_sent"] = report.packets_sent;
+  json["packets_dropped"] = report.packets_dropped;
+  return json.dump(2) + "\n";
 }
 
 }  // namespace flash

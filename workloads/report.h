@@ -72,7 +72,20 @@ std::string summary_text(const RunReport& report);
 /// rate_offered, rate_achieved, slo_ms, over_slo, latency_ms.{mean,p50,p90,p99,p999,max}, per_second[].
 std::string report_json(const RunReport& report);
 
-/// "-" is standard output.
-Applied write_text(const std::string& path, const std::string& text, std::ostream& standard_output);
+/// What a service saw of its requests, from their arrival at the kernel.
+struct ServiceReport {
+  std::string application;
+  double slo_ms = 0;           // 0: none was given
+  std::uint64_t over_slo = 0;  // answered later than that
+  LatencyHistogram latency;
+  double cpu_s = 0;  // of the whole process
+  std::uint64_t packets_sent = 0;
+  std::uint64_t packets_dropped = 0;
+};
+
+std::string summary_text(const ServiceReport& report);
+/// Keys are stable: tool, version, command, application, served, slo_ms, over_slo, cpu_s,
+/// latency_ms.{mean,p50,p90,p99,p999,max}, histogram[].{ms,count}, packets_sent, packets_dropped.
+std::string report_json(const ServiceReport& report);
 
 }  // namespace flash

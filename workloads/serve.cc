@@ -19,8 +19,10 @@
 
 #include "workloads/histogram.h"
 #include "workloads/http.h"
+#include "workloads/report.h"
+#include "workloads/request_work.h"
 #include "workloads/statsd.h"
-#include "workloads/working_set.h"
+#include "workloads/text_file.h"
 
 namespace flash {
 
@@ -35,7 +37,8 @@ constexpr int kBacklog = 1024;
 struct Connection {
   UniqueFd fd;
   std::string input;
-  SteadyTime arrived;  // when the newest byte of input reached the kernel
+  RequestMemory memory;  // of the request that waits or is worked on
+  SteadyTime arrived;    // when the newest byte of input reached the kernel
   // EPOLL_CTL_MOD hands the connection to whoever sees its next event. The kernel orders the two, but only
   // this pair of operations says so to the C++ memory model.
   std::atomic<bool> released{true};
@@ -57,6 +60,13 @@ nanoseconds age_of(const msghdr& message) {
     }
   }
   return nanoseconds(0);
+}
+
+std::uint64_t hot_bytes(const Application& application) {
+  return static_cast<std::uint64_t>(application.memory_mib * application.hot_share * 1024 * 1024);
+}
+std::uint64_t cold_bytes(const Application& application) {
+  return static_cast<std::uint64_t>(application.memory_mib * 1024 * 1024) - hot_bytes(application);
 }
 
 enum class ReadEnd { WouldBlock, Closed };
@@ -94,13 +104,13 @@ class Service {
         stop_signals_(std::move(stop_signals)),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         statsd_(statsd),
-        memory_(options.memory_mib << 20, 0) {}
+        memory_(hot_bytes(options.application), cold_bytes(options.application)) {}
 
   void run_until_stopped() {
     watch(listener_.get(), EPOLLIN, &listener_);
     watch(stop_signals_.get(), EPOLLIN, &stop_signals_);
     std::vector<std::thread> workers;
-    for (std::uint64_t i = 0; i < options_.threads; ++i) {
+    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(options_.application.workers); ++i) {
       workers.emplace_back([this, i] { work(i + 1); });
     }
     socket_loop();
@@ -115,7 +125,14 @@ class Service {
     statsd_.flush();
   }
 
-  const LatencyHistogram& latency() const { return latency_; }
+  ServiceReport report() const {
+    ServiceReport report;
+    report.application = options_.application.name;
+    report.slo_ms = options_.application.slo_p99_ms;
+    report.over_slo = over_slo_;
+    report.latency = latency_;
+    return report;
+  }
 
  private:
   void watch(int fd, std::uint32_t events, void* who) {
@@ -174,6 +191,7 @@ class Service {
     const ReadEnd end = read_all(*connection);
     // A request that came together with the end of the stream is still answered (half-closed client).
     if (parse_http_request(connection->input).state != HttpParse::Incomplete) {
+      take_memory(*connection);
       const std::lock_guard lock(mutex_);
       ready_.push_back(connection);
       wake_.notify_one();
@@ -182,6 +200,12 @@ class Service {
     } else {
       rearm(connection);
     }
+  }
+
+  /// Held from here, while the request waits for a worker, until it is answered.
+  void take_memory(Connection& connection) const {
+    connection.memory =
+        RequestMemory(static_cast<std::size_t>(options_.application.memory_per_request_kib * 1024));
   }
 
   void rearm(Connection* connection) {
@@ -198,8 +222,7 @@ class Service {
   }
 
   void work(std::uint64_t seed) {
-    SegmentScratch scratch;
-    scratch.seed = seed;
+    RequestWork request_work(options_.application, memory_, seed);
     for (;;) {
       Connection* connection = nullptr;
       {
@@ -210,13 +233,13 @@ class Service {
         }
         connection = ready_.front();
         ready_.pop_front();
-        memory_.touch();
       }
-      answer(connection, scratch);
+      memory_.touch();
+      answer(connection, request_work);
     }
   }
 
-  void answer(Connection* connection, SegmentScratch& scratch) {
+  void answer(Connection* connection, RequestWork& request_work) {
     const HttpRequest request = parse_http_request(connection->input);
     const bool usable = request.state == HttpParse::Complete;
     const bool keep_alive = usable && request.keep_alive;
@@ -227,8 +250,7 @@ class Service {
     } else if (request.method != "GET") {
       response = format_http_response(405, "only GET\n", keep_alive);
     } else if (is_work) {
-      const auto checksum =
-          run_units(*options_.segment, options_.segment->payload_default, options_.work, scratch, stop_);
+      const auto checksum = request_work.run(stop_);
       response = format_http_response(200, std::to_string(checksum) + "\n", keep_alive);
     } else if (request.path == "/healthz") {
       response = format_http_response(200, "ok\n", keep_alive);
@@ -243,13 +265,17 @@ class Service {
       statsd_.record(latency);
       const std::lock_guard lock(mutex_);
       latency_.record(latency);
+      const double slo_ms = options_.application.slo_p99_ms;
+      over_slo_ += slo_ms > 0 && to_ms(latency) > slo_ms;
     }
+    connection->memory = RequestMemory();
     if (!keep_alive || sent != static_cast<ssize_t>(response.size())) {
       close(connection);
       return;
     }
     connection->input.erase(0, request.size);
     if (parse_http_request(connection->input).state != HttpParse::Incomplete) {
+      take_memory(*connection);
       const std::lock_guard lock(mutex_);
       ready_.push_back(connection);
     } else {
@@ -269,6 +295,8 @@ class Service {
   std::deque<Connection*> ready_;
   std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;
   LatencyHistogram latency_;
+  std::uint64_t over_slo_ = 0;
+
   WorkingSet memory_;
 };
 
@@ -283,28 +311,59 @@ std::string bound_address(int fd, const Endpoint& wanted) {
 
 }  // namespace
 
-ServeOptions::ServeOptions()
-    : listen(std::get<Endpoint>(parse_endpoint("127.0.0.1:8080"))), segment(&segments().front()) {}
+ServeOptions::ServeOptions() : listen(std::get<Endpoint>(parse_endpoint("127.0.0.1:8080"))) {
+  const Segment& first = segments().front();
+  application.name = "flash-workload";
+  application.segments = {{&first, static_cast<double>(first.payload_default), 100}};
+  application.memory_mib = 0;
+  application.hot_share = 1;
+  application.service_cv = 0;
+  application.slo_p99_ms = 0;
+}
 
 std::vector<OptionRow> option_rows(ServeOptions& o) {
+  const auto one_segment = [&o](const Segment* segment, int count) {
+    o.application.segments = {{segment, static_cast<double>(segment->payload_default), count}};
+  };
   return {
       {"--listen", "ADDRESS:PORT", "where to serve (127.0.0.1:8080); port 0 takes a free one",
        parsed_into(o.listen, parse_endpoint)},
-      {"--segment", "NAME", "kind of work (floating-point); calibrate lists them",
-       parsed_into(o.segment, find_segment)},
-      {"--work", "N", "units of work per request (100); calibrate says what 10 ms are",
-       integer_into(o.work, 1, 10'000'000)},
-      {"--threads", "N", "requests worked on at a time (2)", integer_into(o.threads, 1, 256)},
+      {"--application", "FILE[#NAME]", "what to be, as generate writes it; later options change it",
+       parsed_into(o.application, read_application)},
+      {"--segment", "NAME", "only this kind of work (floating-point); calibrate lists them",
+       [&o, one_segment](std::string_view text) -> Applied {
+         const Segment* segment = nullptr;
+         if (auto error = parsed_into(segment, find_segment)(text)) {
+           return error;
+         }
+         one_segment(segment, o.application.segments.front().count);
+         return std::nullopt;
+       }},
+      {"--work", "N", "units of that work per request (100); calibrate says what 10 ms are",
+       [&o, one_segment](std::string_view text) -> Applied {
+         int count = 0;
+         if (auto error = integer_into(count, 1, 10'000'000)(text)) {
+           return error;
+         }
+         one_segment(o.application.segments.front().segment, count);
+         return std::nullopt;
+       }},
+      {"--threads", "N", "requests worked on at a time (2)", integer_into(o.application.workers, 1, 256)},
       {"--statsd", "PATH|ADDRESS:PORT", "listener for latencies and counts (none)", text_into(o.statsd)},
       {"--app", "NAME", "application named in the metrics (flash-workload)",
-       parsed_into(o.app, parse_app_name)},
+       parsed_into(o.application.name, parse_app_name)},
       {"--memory-mib", "N", "working set kept and written in turn (0)",
-       integer_into(o.memory_mib, 0, 1U << 20)},
+       [&o](std::string_view text) -> Applied {
+         o.application.hot_share = 1;
+         return real_into(o.application.memory_mib, 0, 1 << 20)(text);
+       }},
+      {"--json", "FILE", "write a report with the latency histogram there at the end; - for standard output",
+       text_into(o.json)},
   };
 }
 
 int run(const ServeOptions& options, std::ostream& out, std::ostream& err) {
-  auto statsd = StatsdEmitter::open(options.statsd, options.app);
+  auto statsd = StatsdEmitter::open(options.statsd, options.application.name);
   if (auto* error = std::get_if<UsageError>(&statsd)) {
     err << "flash-workload serve: --statsd: " << error->message << "\n";
     return 2;
@@ -324,18 +383,29 @@ int run(const ServeOptions& options, std::ostream& out, std::ostream& err) {
   }
   const std::string address = bound_address(listener.get(), options.listen);
   Service service(options, std::move(listener), std::move(stop_signals), emitter);
-  out << "listening on " << address << ", " << options.work << " units of " << options.segment->name
-      << " per request" << std::endl;
+  const RequestCost cost = request_cost(options.application);
+  // With the report on standard output, lines for people would spoil it.
+  std::ostream& lines = options.json == "-" ? err : out;
+  char about[160];
+  std::snprintf(about, sizeof about, ", %d workers; a request takes about %.2f ms of CPU and waits %.2f ms",
+                options.application.workers, 1e3 * (cost.cycles / kReferenceHz + cost.stall_s),
+                1e3 * cost.off_cpu_s);
+  lines << "listening on " << address << about << std::endl;
   service.run_until_stopped();
-  const auto& latency = service.latency();
+  ServiceReport report = service.report();
   const auto totals = emitter.totals();
-  char line[200];
-  std::snprintf(
-      line, sizeof line,
-      "served %lu requests: p50 %.2f ms, p99 %.2f ms, max %.2f ms; metric packets sent %lu, dropped %lu\n",
-      latency.count(), to_ms(latency.percentile(50)), to_ms(latency.percentile(99)), to_ms(latency.max()),
-      totals.packets_sent, totals.packets_dropped);
-  out << line << std::flush;
+  report.packets_sent = totals.packets_sent;
+  report.packets_dropped = totals.packets_dropped;
+  timespec cpu{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  report.cpu_s = static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * 1e-9;
+  lines << summary_text(report) << std::flush;
+  if (!options.json.empty()) {
+    if (auto error = write_text(options.json, report_json(report), out)) {
+      err << "flash-workload serve: " << error->message << "\n";
+      return 1;
+    }
+  }
   return 0;
 }
 

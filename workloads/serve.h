@@ -1,4 +1,4 @@
-// Purpose: `flash-workload serve`, an HTTP service whose GET /work costs a known amount of CPU.
+// Purpose: `flash-workload serve`, an HTTP service whose GET /work does the work of an application's request.
 // Ownership: run_serve owns its sockets and threads and joins them. Threads: one for sockets, N workers, each
 // connection belongs to one of them at a time (EPOLLONESHOT).
 //
@@ -12,20 +12,19 @@
 #include <string>
 #include <vector>
 
+#include "workloads/application.h"
 #include "workloads/command_line.h"
 #include "workloads/net.h"
-#include "workloads/segment.h"
 
 namespace flash {
 
 struct ServeOptions {
-  Endpoint listen;                     // default 127.0.0.1:8080; port 0 takes a free one
-  const Segment* segment = nullptr;    // default floating-point
-  std::uint64_t work = 100;            // units per request
-  std::uint64_t threads = 2;           // workers
-  std::string statsd;                  // socket path or address:port; empty: none
-  std::string app = "flash-workload";  // tag app of the metrics
-  std::uint64_t memory_mib = 0;        // working set, touched at start and in turn with the requests
+  Endpoint listen;  // default 127.0.0.1:8080; port 0 takes a free one
+  /// Default: 100 units of floating-point, two workers, no memory, always the same work, no objective.
+  /// Options change it in the order they are given.
+  Application application;
+  std::string statsd;  // socket path or address:port; empty: none
+  std::string json;    // file for the report at the end; empty: none
 
   ServeOptions();
 };

@@ -10,6 +10,7 @@
 #include "workloads/net.h"
 #include "workloads/report.h"
 #include "workloads/statsd.h"
+#include "workloads/text_file.h"
 
 namespace flash {
 

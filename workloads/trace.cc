@@ -4,6 +4,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "workloads/text_file.h"
+#include "workloads/trace_file.h"
+
 namespace flash {
 
 using Parameters = std::vector<double>;
@@ -23,11 +26,14 @@ struct TraceKind {
   double (*integral)(const Parameters&, double t_s);
   double (*period_s)(const Parameters&);
   PiecewiseRate (*pieces)(const Parameters&);
+  /// Not null for kinds that are read from a file and have options instead of parameters.
+  Parsed<PiecewiseRate> (*recorded)(std::string_view text, std::string_view file,
+                                    const TraceSelection&) = nullptr;
+  std::string_view options = {};
 };
 
 namespace {
 
-constexpr double kRateMax = 1e6;
 constexpr double kTimeMinS = 0.01;
 constexpr double kSeedMax = 4294967295.0;
 constexpr double kTimeMaxS = 1e7;
@@ -103,22 +109,74 @@ const std::vector<TraceKind>& trace_kinds() {
        nullptr,
        nullptr,
        bursts},
+      {"azure",
+       {},
+       nullptr,
+       nullptr,
+       nullptr,
+       nullptr,
+       parse_azure_trace,
+       "FILE[,row=N][,load=high|low][,scale=X][,speedup=X]"},
+      {"series",
+       {},
+       nullptr,
+       nullptr,
+       nullptr,
+       nullptr,
+       parse_series,
+       "FILE,column=NAME[,step_s=S][,scale=X][,speedup=X]"},
   };
   return kinds;
 }
 
 std::string spelling(const TraceKind& kind) {
-  std::string text = std::string(kind.name) + ":";
+  std::string text = std::string(kind.name) + ":" + std::string(kind.options);
   for (std::size_t i = 0; i < kind.parameters.size(); ++i) {
     text += (i == 0 ? "" : ",") + std::string(kind.parameters[i].name);
   }
   return text;
 }
 
+/// A word of NAME=VALUE after the file's name. False: not an option of this kind, or not a value of it.
+bool apply_option(const TraceKind& kind, std::string_view word, TraceSelection& selection) {
+  const auto equals = word.find('=');
+  if (equals == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view name = word.substr(0, equals);
+  const std::string_view value = word.substr(equals + 1);
+  const auto number_into = [value](double& out, double low, double high) {
+    const auto number = parse_real(value);
+    out = number.value_or(0);
+    return number && *number >= low && *number <= high;
+  };
+  const bool azure = kind.name == "azure";
+  if (name == "scale") {
+    return number_into(selection.scale, 0, 1e6);
+  }
+  if (name == "speedup") {
+    return number_into(selection.speedup, 0.001, 1e6);
+  }
+  if (azure && name == "row") {
+    const auto row = parse_integer(value);
+    selection.row = row.value_or(0);
+    return selection.row >= 1;
+  }
+  if (azure && name == "load" && (value == "high" || value == "low")) {
+    selection.load = value == "high" ? LoadClass::High : LoadClass::Low;
+    return true;
+  }
+  if (!azure && name == "column" && !value.empty()) {
+    selection.column = value;
+    return true;
+  }
+  return !azure && name == "step_s" && number_into(selection.step_s, kTimeMinS, kTimeMaxS);
+}
+
 bool usable(double value, ParameterType type) {
   switch (type) {
     case ParameterType::Rate:
-      return value >= 0 && value <= kRateMax;
+      return value >= 0 && value <= kTraceRateMax;
     case ParameterType::Time:
       return value >= kTimeMinS && value <= kTimeMaxS;
     case ParameterType::Seed:
@@ -130,7 +188,32 @@ bool usable(double value, ParameterType type) {
 struct Spelt {
   const TraceKind* kind = nullptr;
   Parameters parameters;
+  std::string file;
+  TraceSelection selection;
 };
+
+Parsed<Spelt> parse_recorded(const TraceKind& kind, std::string_view rest) {
+  constexpr std::size_t kNameMax = 4096;
+  Spelt spelt;
+  spelt.kind = &kind;
+  auto comma = rest.find(',');
+  spelt.file = rest.substr(0, comma);
+  if (spelt.file.empty() || spelt.file.size() > kNameMax || spelt.file.find('\0') != std::string::npos) {
+    return UsageError{"a trace of this kind is spelt " + spelling(kind)};
+  }
+  while (comma != std::string_view::npos) {
+    rest = rest.substr(comma + 1);
+    comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    if (!apply_option(kind, word, spelt.selection)) {
+      return UsageError{"'" + std::string(word) + "' is not usable in " + spelling(kind)};
+    }
+  }
+  if (kind.name == "series" && spelt.selection.column.empty()) {
+    return UsageError{"a trace of this kind is spelt " + spelling(kind)};
+  }
+  return spelt;
+}
 
 Parsed<Spelt> parse_spelling(std::string_view text) {
   const auto colon = text.find(':');
@@ -144,6 +227,9 @@ Parsed<Spelt> parse_spelling(std::string_view text) {
   Spelt spelt;
   spelt.kind = &*kind;
   std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+  if (kind->recorded != nullptr) {
+    return parse_recorded(*kind, rest);
+  }
   for (std::size_t i = 0; i < kind->parameters.size(); ++i) {
     const bool last = i + 1 == kind->parameters.size();
     const auto comma = rest.find(',');
@@ -165,16 +251,28 @@ Parsed<Spelt> parse_spelling(std::string_view text) {
 }  // namespace
 
 Parsed<Trace> Trace::parse(std::string_view text) {
-  auto spelt = parse_spelling(text);
-  if (auto* error = std::get_if<UsageError>(&spelt)) {
+  auto parsed = parse_spelling(text);
+  if (auto* error = std::get_if<UsageError>(&parsed)) {
     return std::move(*error);
   }
+  auto& spelt = std::get<Spelt>(parsed);
   Trace trace;
-  trace.kind_ = std::get<Spelt>(spelt).kind;
-  trace.parameters_ = std::get<Spelt>(std::move(spelt)).parameters;
+  trace.kind_ = spelt.kind;
+  trace.parameters_ = std::move(spelt.parameters);
   trace.text_ = text;
   if (trace.kind_->pieces != nullptr) {
     trace.pieces_ = std::make_shared<PiecewiseRate>(trace.kind_->pieces(trace.parameters_));
+  }
+  if (trace.kind_->recorded != nullptr) {
+    const auto content = read_text(spelt.file, kTraceFileBytesMax);
+    if (const auto* error = std::get_if<UsageError>(&content)) {
+      return *error;
+    }
+    auto rate = trace.kind_->recorded(std::get<std::string>(content), spelt.file, spelt.selection);
+    if (auto* error = std::get_if<UsageError>(&rate)) {
+      return std::move(*error);
+    }
+    trace.pieces_ = std::make_shared<PiecewiseRate>(std::get<PiecewiseRate>(std::move(rate)));
   }
   return trace;
 }
@@ -187,17 +285,33 @@ Applied check_trace(std::string_view text) {
   return std::nullopt;
 }
 
-std::string scaled_trace(std::string_view text, double factor) {
+std::string trace_of_other_load(std::string_view text) {
+  constexpr double kFactor = 4;
+  std::string result(text);
   const auto spelt = std::get<Spelt>(parse_spelling(text));
-  std::string scaled = std::string(spelt.kind->name) + ":";
+  if (spelt.selection.load != LoadClass::Any) {
+    const bool high = spelt.selection.load == LoadClass::High;
+    const std::string_view from = high ? ",load=high" : ",load=low";
+    return result.replace(result.rfind(from), from.size(), high ? ",load=low" : ",load=high");
+  }
+  const auto parsed = Trace::parse(text);
+  const auto* trace = std::get_if<Trace>(&parsed);
+  if (trace == nullptr) {
+    return result;
+  }
+  const double factor = is_high_load(trace->mean_rate()) ? 1 / kFactor : kFactor;
+  if (spelt.kind->recorded != nullptr) {
+    return result + ",scale=" + number_text(std::min(spelt.selection.scale * factor, kTraceRateMax));
+  }
+  result = std::string(spelt.kind->name) + ":";
   for (std::size_t i = 0; i < spelt.parameters.size(); ++i) {
     double value = spelt.parameters[i];
     if (spelt.kind->parameters[i].type == ParameterType::Rate) {
-      value = std::min(value * factor, kRateMax);
+      value = std::min(value * factor, kTraceRateMax);
     }
-    scaled += (i == 0 ? "" : ",") + number_text(value);
+    result += (i == 0 ? "" : ",") + number_text(value);
   }
-  return scaled;
+  return result;
 }
 
 Trace Trace::flat(double rate) {
@@ -210,7 +324,7 @@ Trace Trace::flat(double rate) {
 
 Parsed<Trace> parse_flat_rate(std::string_view text) {
   const auto rate = parse_real(text);
-  if (!rate || *rate < 0 || *rate > kRateMax) {
+  if (!rate || *rate < 0 || *rate > kTraceRateMax) {
     return UsageError{"'" + std::string(text) + "' is not a rate from 0 to 1000000 per second"};
   }
   return Trace::flat(*rate);

@@ -24,9 +24,10 @@ struct TraceKind;
 ///   sine:low,high,period_s               a cosine that starts at low and is at high after half a period
 ///   diurnal:low,high,day_s               a long night and a short peak: (the sine's half wave)^2
 ///   bursty:low,high,off_s,on_s,seed      low and high in turn, for exponential times of these means
+///   azure:FILE,... and series:FILE,...   recorded; trace_file.h
 class Trace {
  public:
-  /// Errors name the kind or the parameter that is wrong.
+  /// Errors name the kind or the parameter that is wrong, or the file and its line.
   static Parsed<Trace> parse(std::string_view text);
   static Trace flat(double rate);
 
@@ -46,8 +47,10 @@ class Trace {
 
 /// Is the text spelt as a trace? Opens no file.
 Applied check_trace(std::string_view text);
-/// The same trace with all its rates multiplied. REQUIRES: check_trace() had nothing to say.
-std::string scaled_trace(std::string_view text, double factor);
+/// The same trace with a load of AWARE 2.3's other half: the same row of the other half where the trace names
+/// one, else a quarter of the rates if it is high and four times if it is low. Unchanged if its file cannot
+/// be read. REQUIRES: check_trace() had nothing to say.
+std::string trace_of_other_load(std::string_view text);
 
 /// AWARE 2.3 divides traces into those above 1e5 requests per day and the others.
 inline bool is_high_load(double requests_per_second) {

@@ -71,9 +71,11 @@ WorkingSet::~WorkingSet() {
 
 void WorkingSet::touch() {
   const std::size_t pages = hot_size_ / kPageBytes;
-  for (std::size_t i = 0; i < (pages + kCallsPerRound - 1) / kCallsPerRound; ++i) {
-    ++hot_[next_ * kPageBytes];
-    next_ = (next_ + 1) % pages;
+  const std::size_t share = (pages + kCallsPerRound - 1) / kCallsPerRound;
+  const std::size_t first = next_.fetch_add(share, std::memory_order_relaxed);
+  for (std::size_t i = first; i < first + share; ++i) {
+    std::atomic_ref<std::uint8_t>(hot_[i % pages * kPageBytes])
+        .store(static_cast<std::uint8_t>(i), std::memory_order_relaxed);
   }
 }
 

@@ -1,8 +1,9 @@
 // Purpose: the memory that an application keeps: a hot part in use all the time and a cold part.
-// Ownership: maps and unmaps both. Threads: touch() has one user at a time; hot() may be read meanwhile,
-// except for the first kTouchedBytes of each page.
+// Ownership: maps and unmaps both. Threads: touch() may be called from any thread; hot() may be read
+// meanwhile, except for the first kTouchedBytes of each page.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,7 +35,7 @@ class WorkingSet {
   std::size_t hot_size_ = 0;
   std::uint8_t* cold_ = nullptr;
   std::size_t cold_size_ = 0;
-  std::size_t next_ = 0;
+  std::atomic<std::size_t> next_ = 0;
 };
 
 /// An unlinked file on a disk: in TMPDIR, else /var/tmp; -1 when there is none.

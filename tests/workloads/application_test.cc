@@ -101,14 +101,29 @@ TEST(ApplicationFile, FindsAnApplicationByItsName) {
 }
 
 TEST(RequestCost, AddsTheSegmentsTimesTheirCounts) {
-  const Application app = std::get<Application>(parse_application(kShop, "app.json"));
+  Application app = std::get<Application>(parse_application(kShop, "app.json"));
+  Application idle = app;
+  idle.segments.clear();
+  const RequestCost beside = request_cost(idle);
   const UnitCost json = unit_cost(*app.segments[0].segment, 500);
   const UnitCost lookup = unit_cost(*app.segments[1].segment, app.segments[1].payload);
   const RequestCost cost = request_cost(app);
-  EXPECT_NEAR(cost.cycles / kReferenceHz * 1e6,
+  EXPECT_NEAR((cost.cycles - beside.cycles) / kReferenceHz * 1e6,
               3 * (json.cpu_us - json.stall_us) + lookup.cpu_us - lookup.stall_us, 1e-9);
-  EXPECT_NEAR(cost.stall_s * 1e6, 3 * json.stall_us + lookup.stall_us, 1e-9);
-  EXPECT_GT(cost.stall_s, 0);
+  EXPECT_NEAR((cost.stall_s - beside.stall_s) * 1e6, 3 * json.stall_us + lookup.stall_us, 1e-9);
+  EXPECT_GT(lookup.stall_us, 0);
+}
+
+TEST(RequestCost, CountsHttpOwnMemoryAndHotPages) {
+  Application app = with("hash", 64);
+  const RequestCost before = request_cost(app);
+  app.memory_per_request_kib += 1024;
+  EXPECT_NEAR((request_cost(app).cycles - before.cycles) / kReferenceHz, 350e-6, 20e-6);
+  app = with("hash", 64);
+  app.memory_mib *= 2;
+  EXPECT_NEAR(request_cost(app).stall_s, 2 * before.stall_s, 1e-12);
+  EXPECT_GT(before.stall_s, 0);
+  EXPECT_GT(before.cycles, 30e-6 * kReferenceHz);
 }
 
 TEST(Updated, ChangesThePayloadsOfItsScenarioAlone) {
@@ -133,6 +148,18 @@ TEST(Updated, ChangesThePayloadsOfItsScenarioAlone) {
     }
     EXPECT_EQ(updated(with(row.segment, row.after), row.scenario).segments[0].payload, row.after);
   }
+}
+
+TEST(Updated, MakesARequestAtMostTwiceAsLong) {
+  Application app = with("matrix", 50);
+  app.segments[0].count = 300;
+  const RequestCost before = request_cost(app);
+  const Application after = updated(app, 5);
+  EXPECT_EQ(after.segments[0].payload, 150);
+  EXPECT_GT(request_cost(after).cycles, 1.7 * before.cycles);
+  EXPECT_LE(request_cost(after).cycles, 2 * before.cycles);
+  app.segments[0].count = 1;
+  EXPECT_EQ(updated(app, 5).segments[0].count, 1);
 }
 
 TEST(Updated, MovesTheLoadToTheOtherHalfAndKeepsItsShape) {

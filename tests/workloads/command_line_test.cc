@@ -20,15 +20,15 @@ TEST(CommandLine, TakesValuesAsNextWordAndAfterEquals) {
   ServeOptions options;
   EXPECT_EQ(error_of(apply_options(option_rows(options), Words{"--work", "7", "--threads=3", "--app=shop"})),
             "");
-  EXPECT_EQ(options.work, 7U);
-  EXPECT_EQ(options.threads, 3U);
-  EXPECT_EQ(options.app, "shop");
+  EXPECT_EQ(options.application.segments.front().count, 7);
+  EXPECT_EQ(options.application.workers, 3);
+  EXPECT_EQ(options.application.name, "shop");
 }
 
 TEST(CommandLine, LastValueWins) {
   ServeOptions options;
   EXPECT_EQ(error_of(apply_options(option_rows(options), Words{"--work", "7", "--work", "8"})), "");
-  EXPECT_EQ(options.work, 8U);
+  EXPECT_EQ(options.application.segments.front().count, 8);
 }
 
 TEST(CommandLine, NamesTheUnknownOption) {
@@ -58,7 +58,7 @@ TEST(CommandLine, SaysTheRangeOfANumber) {
     EXPECT_EQ(error_of(apply_options(option_rows(options), Words{"--threads", bad})),
               "--threads: '" + std::string(bad) + "' is not a number from 1 to 256");
   }
-  EXPECT_EQ(options.threads, 2U);
+  EXPECT_EQ(options.application.workers, 2);
 }
 
 TEST(CommandLine, RejectsRealsThatAreNone) {

@@ -1,4 +1,5 @@
 #include "workloads/report.h"
+#include "workloads/text_file.h"
 
 #include <gtest/gtest.h>
 

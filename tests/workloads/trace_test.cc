@@ -50,7 +50,9 @@ TEST(Trace, IntegralIsThatOfTheRate) {
 TEST(Trace, RejectsUnknownKinds) {
   EXPECT_EQ(std::get<UsageError>(Trace::parse("ramp:1,2,3")).message,
             "unknown trace 'ramp'; known: flat:rate | step:low,high,hold_s | sine:low,high,period_s | "
-            "diurnal:low,high,day_s | bursty:low,high,off_s,on_s,seed");
+            "diurnal:low,high,day_s | bursty:low,high,off_s,on_s,seed | "
+            "azure:FILE[,row=N][,load=high|low][,scale=X][,speedup=X] | "
+            "series:FILE,column=NAME[,step_s=S][,scale=X][,speedup=X]");
 }
 
 TEST(Trace, RejectsTooFewTooManyAndImpossibleParameters) {

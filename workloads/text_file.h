@@ -1,0 +1,18 @@
+// Purpose: whole text files, bounded. Ownership: none. Threads: free functions.
+#pragma once
+
+#include <cstddef>
+#include <iosfwd>
+#include <string>
+
+#include "workloads/command_line.h"
+
+namespace flash {
+
+/// Errors name the file.
+Parsed<std::string> read_text(const std::string& path, std::size_t bytes_max);
+
+/// "-" is standard output.
+Applied write_text(const std::string& path, const std::string& text, std::ostream& standard_output);
+
+}  // namespace flash

@@ -1,0 +1,45 @@
+// Purpose: recorded loads as rates over time: the public Azure Functions traces of 2019 (invocations per
+// minute) and 2021 (single invocations), and series of counts in a column of a CSV file. Ownership: values.
+// Threads: pure. Errors name file and line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "workloads/command_line.h"
+#include "workloads/piecewise_rate.h"
+
+namespace flash {
+
+inline constexpr std::size_t kTraceFileBytesMax = 256U << 20;
+inline constexpr std::size_t kTraceLineBytesMax = 64U << 10;
+inline constexpr std::size_t kTracePiecesMax = 2'000'000;
+
+/// Which load of the file is meant.
+enum class LoadClass { Any, High, Low };
+
+struct TraceSelection {
+  std::uint64_t row = 1;            // of azure: the n-th function of that class, from 1
+  LoadClass load = LoadClass::Any;  // of azure: AWARE 2.3's halves, high is > 1e5 requests per day
+  std::string column;               // of series
+  double step_s = 60;               // of series: how long a row lasts
+  double scale = 1;                 // all rates times this
+  double speedup = 1;               // time passes so much faster; requests per second stay
+};
+
+/// The format is known by the header:
+///   HashOwner,HashApp,HashFunction,Trigger,M,M+1,...   a function per line, counts of these minutes; the
+///                                                      trace is as long as the columns and repeats
+///   app,func,end_timestamp,duration                    an invocation per line, in seconds; a rate per
+///   second,
+///                                                      functions in the order of their first line
+Parsed<PiecewiseRate> parse_azure_trace(std::string_view text, std::string_view file,
+                                        const TraceSelection& selection);
+
+/// A CSV file with a header; each line is a step_s with `column` requests in it.
+Parsed<PiecewiseRate> parse_series(std::string_view text, std::string_view file,
+                                   const TraceSelection& selection);
+
+}  // namespace flash
