@@ -194,15 +194,27 @@ int daemon(Arguments& a) {
   return 0;
 }
 
-/// flash-bench-learner links libtorch, this program does not: so that it can be installed without.
-int learner(char** argv) {
-  const std::string program = flash::bench::beside_or("flash-bench-learner", "");
+/// These link libtorch, this program does not: so that it can be installed without.
+struct Delegated {
+  std::string_view name, help;
+  const char* program;
+  bool with_name;  // the program has several commands
+};
+constexpr Delegated kDelegated[] = {
+    {"learner", "policies, updates and flash-learner", "flash-bench-learner", false},
+    {"rcs", "the supervised agent with and without FLASH on public measurements", "flash-bench-meta", true},
+    {"overhead", "what FLASH adds to a decision and to training (its Table 3)", "flash-bench-meta", true},
+};
+
+/// argv[0] is the command's name.
+int delegate(const Delegated& to, char** argv) {
+  const std::string program = flash::bench::beside_or(to.program, "");
   if (program.empty()) {
-    std::fprintf(
-        stderr,
-        "flash-bench: flash-bench-learner is not beside flash-bench: it comes with package flash-learner\n");
+    std::fprintf(stderr, "flash-bench: %s is not beside flash-bench: it comes with package flash-learner\n",
+                 to.program);
     return kExitFailure;
   }
+  if (to.with_name) --argv;  // argv[-1], flash-bench itself, becomes the program's name
   argv[0] = const_cast<char*>(program.c_str());
   execv(program.c_str(), argv);
   std::fprintf(stderr, "flash-bench: %s: %s\n", program.c_str(), std::strerror(errno));
@@ -231,7 +243,10 @@ void help() {
       std::printf("  %-22s %s\n", left.c_str(), std::string(o.help).c_str());
     }
   }
-  std::puts("\nlearner: policies, updates and flash-learner; flash-bench learner --help");
+  std::puts("");
+  for (const Delegated& d : kDelegated)
+    std::printf("%s: %s; flash-bench %s --help\n", std::string(d.name).c_str(), std::string(d.help).c_str(),
+                std::string(d.name).c_str());
 }
 
 int usage(const std::string& what) {
@@ -248,7 +263,8 @@ int main(int argc, char** argv) {
     help();
     return 0;
   }
-  if (words[0] == "learner") return learner(argv + 1);
+  for (const Delegated& d : kDelegated)
+    if (words[0] == d.name) return delegate(d, argv + 1);
   for (const auto& command : kCommands) {
     if (command.name != words[0]) continue;
     Arguments arguments;

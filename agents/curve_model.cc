@@ -1,0 +1,619 @@
+#include "agents/curve_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "agents/dense.h"
+#include "core/random.h"
+
+namespace flash {
+namespace {
+
+using dense::Matrix;
+using Vector = std::vector<double>;
+
+constexpr double kLevel = 5;  // standard deviation of an instance's level, ln time: nearly free
+constexpr double kJitter = 1e-6;
+constexpr std::size_t kMostKnown = 3;  // numbers of known runs that a mixture of their own is chosen for
+
+/// What an observation is known by.
+struct Point {
+  const double* configuration = nullptr;
+  int instance = 0, application = 0;  // -1: none of the training ones
+  const double* context = nullptr;    // standardised
+};
+
+/// Log parameters of the kernel: length scales of the configuration's entries that mean the same everywhere,
+/// of all others together, of the level and of the other context; then deviations.
+struct Kernel {
+  std::vector<bool> everywhere;
+  std::size_t contexts = 0;
+  Vector p;
+
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::count(everywhere.begin(), everywhere.end(), true));
+  }
+  bool categories() const { return entries() < everywhere.size(); }
+  Vector start() const {
+    Vector s(entries(), std::log(1.5));
+    s.insert(s.end(), {std::log(1.0), std::log(2.0), std::log(2.0)});           // categories, level, context
+    for (double d : {0.3, 0.3, 0.2, 0.2, 0.1, 0.05}) s.push_back(std::log(d));  // as in Values
+    return s;
+  }
+
+  struct Values {
+    Vector inverse;  // 1 / length scale per entry of the configuration
+    double category = 0, level = 0, context = 0;
+    double mean = 0, near = 0, application = 0, instance = 0, configuration = 0, noise = 0;  // variances
+  };
+  Values values() const {
+    Values v;
+    std::size_t i = 0;
+    const auto next = [&] { return std::exp(p[i++]); };
+    v.inverse.assign(everywhere.size(), 0);
+    for (std::size_t d = 0; d < everywhere.size(); ++d)
+      if (everywhere[d]) v.inverse[d] = 1 / next();
+    v.category = 1 / next();
+    v.level = 1 / next();
+    v.context = 1 / next();
+    for (double* variance : {&v.mean, &v.near, &v.application, &v.instance, &v.configuration, &v.noise}) {
+      *variance = next();
+      *variance *= *variance;
+    }
+    return v;
+  }
+
+  /// Matern 3/2 over the configuration; where environments differ, half of it over what is the same
+  /// everywhere, so that what is known of one says something of the others.
+  double configurations(const Values& v, const double* a, const double* b, bool* same) const {
+    double shared = 0, other = 0;
+    for (std::size_t d = 0; d < everywhere.size(); ++d) {
+      const double off = a[d] - b[d];
+      if (everywhere[d]) {
+        shared += off * off * v.inverse[d] * v.inverse[d];
+      } else {
+        other += off * off;
+      }
+    }
+    *same = shared == 0 && other == 0;
+    const auto matern = [](double squares) {
+      const double r = std::numbers::sqrt3 * std::sqrt(squares);
+      return (1 + r) * std::exp(-r);
+    };
+    if (!categories()) return matern(shared);
+    return 0.5 * matern(shared) + 0.5 * matern(shared + other * v.category * v.category);
+  }
+
+  double operator()(const Values& v, const Point& a, const Point& b) const {
+    bool same = false;
+    const double k = configurations(v, a.configuration, b.configuration, &same);
+    double off = 0;
+    for (std::size_t c = 0; c < contexts; ++c) {
+      const double d = (a.context[c] - b.context[c]) * (c == 0 ? v.level : v.context);
+      off += c == 0 ? d * d : d * d / static_cast<double>(contexts - 1);
+    }
+    double weight = v.mean + v.near * std::exp(-0.5 * off);
+    if (a.application == b.application) weight += v.application;
+    double sum = 0;
+    if (a.instance == b.instance) {
+      weight += v.instance;
+      sum = kLevel * kLevel;
+    }
+    return sum + weight * k + (same ? v.configuration : 0);
+  }
+};
+
+/// Everything about one instance that the model reads, in its own terms.
+struct Curve {
+  std::vector<const double*> configurations;
+  Vector context;
+  Vector ln_time;
+  int instance = -1, application = -1;
+
+  Point point(std::size_t run) const { return {configurations[run], instance, application, context.data()}; }
+};
+
+double log_sum(const Vector& v) {
+  const double top = *std::max_element(v.begin(), v.end());
+  double sum = 0;
+  for (double x : v) sum += std::exp(x - top);
+  return top + std::log(sum);
+}
+
+}  // namespace
+
+/// The process, conditioned on some training instances.
+class Process {
+ public:
+  Process(const Kernel& kernel, std::vector<Point> points, Vector y)
+      : kernel_(kernel), points_(std::move(points)), y_(std::move(y)) {
+    for (double v : y_) mean_ += v / static_cast<double>(y_.size());
+  }
+
+  /// Negative log marginal likelihood; infinite where the matrix has no factor. Conditions the process.
+  double condition() {
+    values_ = kernel_.values();
+    const std::size_t n = points_.size();
+    u_ = Matrix(n, n);
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = i; j < n; ++j)
+        u_(i, j) = kernel_(values_, points_[i], points_[j]) + (i == j ? values_.noise + kJitter : 0);
+    if (!cholesky(u_)) return std::numeric_limits<double>::infinity();
+    alpha_ = Matrix(n, 1);
+    for (std::size_t i = 0; i < n; ++i) alpha_(i, 0) = y_[i] - mean_;
+    solve_lower(u_, alpha_);
+    double nll = 0;
+    for (std::size_t i = 0; i < n; ++i) nll += 0.5 * alpha_(i, 0) * alpha_(i, 0) + std::log(u_(i, i));
+    weights_ = alpha_;
+    solve_upper(u_, weights_);
+    return nll;
+  }
+
+  double mean_at(const Point& p) const {
+    double m = mean_;
+    for (std::size_t i = 0; i < points_.size(); ++i) m += kernel_(values_, points_[i], p) * weights_(i, 0);
+    return m;
+  }
+  /// Joint posterior of `at`, without the noise of observation.
+  void joint(const std::vector<Point>& at, Vector& mean, Matrix& covariance) const {
+    Matrix k(points_.size(), at.size());
+    for (std::size_t i = 0; i < points_.size(); ++i)
+      for (std::size_t j = 0; j < at.size(); ++j) k(i, j) = kernel_(values_, points_[i], at[j]);
+    solve_lower(u_, k);
+    mean.assign(at.size(), mean_);
+    covariance = Matrix(at.size(), at.size());
+    for (std::size_t a = 0; a < at.size(); ++a)
+      for (std::size_t b = a; b < at.size(); ++b) covariance(a, b) = kernel_(values_, at[a], at[b]);
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      const double* row = k.row(i);
+      for (std::size_t a = 0; a < at.size(); ++a) {
+        mean[a] += row[a] * alpha_(i, 0);
+        for (std::size_t b = a; b < at.size(); ++b) covariance(a, b) -= row[a] * row[b];
+      }
+    }
+  }
+
+  Kernel& kernel() { return kernel_; }
+  const Kernel::Values& values() const { return values_; }
+
+ private:
+  Kernel kernel_;
+  Kernel::Values values_;
+  std::vector<Point> points_;
+  Vector y_;
+  double mean_ = 0;
+  Matrix u_, alpha_, weights_;
+};
+
+struct CurveModel::Impl {
+  CurveOptions options;
+  PerformanceSet set;  // copies of the training instances: points look into them
+  std::vector<Curve> curves;
+  int applications = 0;
+  Vector context_mean, context_scale;
+  Vector least;  // of each entry of the configuration in training
+  std::optional<Process> process;
+  CurveMixture mixtures[kMostKnown];
+
+  Vector context_of(const PerformanceInstance& i, std::span<const std::size_t> known) const {
+    Vector c(1 + set.context.size() + set.metrics.size(), 0);
+    const auto n = static_cast<double>(known.size());
+    for (std::size_t k : known) {
+      c[0] += std::log(i.runs[k].time) / n;
+      for (std::size_t m = 0; m < set.metrics.size(); ++m)
+        c[1 + set.context.size() + m] += i.runs[k].metrics[m] / n;
+    }
+    std::copy(i.context.begin(), i.context.end(), c.begin() + 1);
+    for (std::size_t d = 0; d < c.size() && !context_mean.empty(); ++d)
+      c[d] = std::clamp((c[d] - context_mean[d]) / context_scale[d], -10.0, 10.0);
+    return c;
+  }
+
+  Curve curve_of(const PerformanceInstance& i, std::span<const std::size_t> known) const {
+    Curve c;
+    for (const PerformanceRun& run : i.runs) c.configurations.push_back(run.configuration.data());
+    c.context = context_of(i, known);
+    c.ln_time.assign(i.runs.size(), 0);
+    for (std::size_t k : known) c.ln_time[k] = std::log(i.runs[k].time);
+    return c;
+  }
+
+  void prepare(Random& random);
+  Process make_process(const Kernel& kernel, int without, Random random) const;
+  void search(Random& random);
+  void choose(Random& random);
+
+  /// Curves of known shape at the runs of `c`: flat, and for each resource Amdahl's law, of which a share p
+  /// of the work is divided by the resource (in units of the least that training has) up to a cap.
+  std::vector<Vector> known_shapes(const Curve& c) const {
+    std::vector<Vector> shapes{Vector(c.configurations.size(), 0)};
+    for (std::size_t d = 0; d < set.everywhere.size(); ++d) {
+      if (!set.everywhere[d]) continue;
+      for (double p : {0.5, 0.8, 0.95})
+        for (double cap : {1.0, 2.0, 8.0}) {
+          Vector shape;
+          for (const double* x : c.configurations)
+            shape.push_back(std::log(1 - p + p * std::exp2(-std::min(x[d] - least[d], cap))));
+          shapes.push_back(std::move(shape));
+        }
+    }
+    return shapes;
+  }
+
+  /// What is the same for all mixtures: component curves at the runs of interest, known ones first.
+  struct Components {
+    std::vector<Vector> learned, known;
+    Vector learned_share;  // 1 / instances of its application: applications count alike
+    Vector distance;       // squared, between contexts
+    Vector process_mean;
+    Matrix process_covariance, configurations;
+    int applications = 0;
+  };
+  Components components(const Process& p, const Curve& c, const std::vector<std::size_t>& runs,
+                        int without) const;
+  Vector answer(const Process& p, const Components& components, const Vector& ln_known,
+                const CurveMixture& mixture) const;
+};
+
+namespace {
+
+/// Posterior of the targets (entries m and up) given the first m, under a joint Gaussian with the noise
+/// added. Returns the log likelihood of the first m.
+struct Conditional {
+  Matrix u, w;  // factor of the known block; U^-T K(known, targets)
+  Vector variance;
+};
+std::optional<Conditional> condition_on(const Matrix& covariance, std::size_t m, double noise) {
+  Conditional c;
+  const std::size_t n = covariance.rows;
+  c.u = Matrix(m, m);
+  c.w = Matrix(m, n - m);
+  for (std::size_t i = 0; i < m; ++i) {
+    for (std::size_t j = i; j < m; ++j) c.u(i, j) = covariance(i, j) + (i == j ? noise + kJitter : 0);
+    for (std::size_t j = m; j < n; ++j) c.w(i, j - m) = covariance(i, j);
+  }
+  if (!cholesky(c.u)) return std::nullopt;
+  solve_lower(c.u, c.w);
+  for (std::size_t j = m; j < n; ++j) {
+    double v = covariance(j, j) + noise;
+    for (std::size_t i = 0; i < m; ++i) v -= c.w(i, j - m) * c.w(i, j - m);
+    c.variance.push_back(std::max(v, 1e-6));
+  }
+  return c;
+}
+double apply(const Conditional& c, const Vector& residual, Vector& mean) {
+  Matrix r(residual.size(), 1);
+  for (std::size_t i = 0; i < residual.size(); ++i) r(i, 0) = residual[i];
+  solve_lower(c.u, r);
+  double ll = 0;
+  for (std::size_t i = 0; i < residual.size(); ++i) {
+    ll -= 0.5 * r(i, 0) * r(i, 0) + std::log(c.u(i, i));
+    for (std::size_t j = 0; j < mean.size(); ++j) mean[j] += c.w(i, j) * r(i, 0);
+  }
+  return ll;
+}
+
+double normal_below(double z) {
+  return 0.5 * std::erfc(-z / std::numbers::sqrt2);
+}
+
+/// The ln p that minimises E|T - p| / T of a mixture of log-normals: the median of the mixture with its
+/// density divided by T, in which component k has mean mu - s^2 and weight w exp(-mu + s^2 / 2).
+double least_percentage_error(const Vector& log_weight, const Vector& mean, const Vector& deviation) {
+  Vector w(mean.size());
+  double low = std::numeric_limits<double>::infinity(), high = -low, top = -low;
+  for (std::size_t k = 0; k < mean.size(); ++k) {
+    w[k] = log_weight[k] - mean[k] + deviation[k] * deviation[k] / 2;
+    top = std::max(top, w[k]);
+  }
+  double total = 0;
+  for (std::size_t k = 0; k < mean.size(); ++k) {
+    w[k] = std::exp(w[k] - top);
+    total += w[k];
+    const double centre = mean[k] - deviation[k] * deviation[k];
+    low = std::min(low, centre - 4 * deviation[k]);
+    high = std::max(high, centre + 4 * deviation[k]);
+  }
+  while (high - low > 1e-3) {
+    const double middle = (low + high) / 2;
+    double below = 0;
+    for (std::size_t k = 0; k < mean.size(); ++k)
+      if (w[k] > 1e-9 * total) below += w[k] * normal_below((middle - mean[k]) / deviation[k] + deviation[k]);
+    (below < total / 2 ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+}  // namespace
+
+void CurveModel::Impl::prepare(Random&) {
+  std::map<std::string, int> ids;
+  context_mean.assign(1 + set.context.size() + set.metrics.size(), 0);
+  context_scale.assign(context_mean.size(), 0);
+  std::vector<Vector> raw;
+  for (const PerformanceInstance& i : set.instances) {
+    std::vector<std::size_t> all(i.runs.size());
+    for (std::size_t r = 0; r < all.size(); ++r) all[r] = r;
+    const Vector mean = std::exchange(context_mean, {});  // unscaled
+    raw.push_back(context_of(i, all));
+    context_mean = mean;
+    for (const PerformanceRun& run : i.runs)
+      for (std::size_t d = 0; d < run.configuration.size(); ++d) {
+        if (least.size() <= d) least.push_back(run.configuration[d]);
+        least[d] = std::min(least[d], run.configuration[d]);
+      }
+  }
+  const auto n = static_cast<double>(raw.size());
+  for (const Vector& r : raw)
+    for (std::size_t d = 0; d < r.size(); ++d) context_mean[d] += r[d] / n;
+  for (const Vector& r : raw)
+    for (std::size_t d = 0; d < r.size(); ++d)
+      context_scale[d] += (r[d] - context_mean[d]) * (r[d] - context_mean[d]) / n;
+  for (double& s : context_scale) s = s > 1e-12 ? std::sqrt(s) : 1;
+  for (std::size_t k = 0; k < set.instances.size(); ++k) {
+    const PerformanceInstance& i = set.instances[k];
+    std::vector<std::size_t> all(i.runs.size());
+    for (std::size_t r = 0; r < all.size(); ++r) all[r] = r;
+    Curve c = curve_of(i, all);
+    c.instance = static_cast<int>(k);
+    c.application = ids.try_emplace(i.application, static_cast<int>(ids.size())).first->second;
+    curves.push_back(std::move(c));
+  }
+  applications = static_cast<int>(ids.size());
+}
+
+/// Of every training instance (but those of application `without`) as many runs as the bound allows, drawn.
+Process CurveModel::Impl::make_process(const Kernel& kernel, int without, Random random) const {
+  const auto each = std::max<std::size_t>(4, static_cast<std::size_t>(options.rows) / curves.size());
+  std::vector<Point> points;
+  Vector y;
+  for (const Curve& c : curves) {
+    std::vector<std::size_t> order(c.configurations.size());
+    for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
+    for (std::size_t r = 0; r + 1 < order.size(); ++r)
+      std::swap(order[r], order[r + random.below(order.size() - r)]);
+    if (c.application == without) continue;
+    for (std::size_t r = 0;
+         r < std::min(each, order.size()) && points.size() < static_cast<std::size_t>(options.rows); ++r) {
+      points.push_back(c.point(order[r]));
+      y.push_back(c.ln_time[order[r]]);
+    }
+  }
+  return {kernel, std::move(points), std::move(y)};
+}
+
+/// A random walk that keeps what is better, on the marginal likelihood with a wide prior around the start.
+void CurveModel::Impl::search(Random& random) {
+  Kernel kernel{set.everywhere, context_mean.size(), {}};
+  const Vector start = kernel.start();
+  kernel.p = start;
+  process = make_process(kernel, -1, random.fork(1));
+  const auto cost = [&] {
+    double prior = 0;
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      const double off = (process->kernel().p[i] - start[i]) / 1.5;
+      prior += 0.5 * off * off;
+    }
+    return process->condition() + prior;
+  };
+  double best = cost();
+  Vector best_p = start, step(start.size(), 0.5);
+  for (int i = 0; i < options.search; ++i) {
+    Vector p = best_p;
+    std::vector<std::size_t> moved{random.below(p.size())};
+    for (std::size_t d = 0; d < p.size(); ++d)
+      if (random.uniform() < 0.2) moved.push_back(d);
+    for (std::size_t d : moved) p[d] += step[d] * random.normal();
+    process->kernel().p = p;
+    const double c = cost();
+    for (std::size_t d : moved) step[d] *= c < best ? 1.3 : 0.93;
+    if (c < best) {
+      best = c;
+      best_p = p;
+    }
+  }
+  process->kernel().p = best_p;
+  process->condition();
+}
+
+CurveModel::Impl::Components CurveModel::Impl::components(const Process& p, const Curve& c,
+                                                          const std::vector<std::size_t>& runs,
+                                                          int without) const {
+  Components out;
+  Curve at;  // the runs of interest alone
+  for (std::size_t r : runs) at.configurations.push_back(c.configurations[r]);
+  at.context = c.context;
+  std::vector<Point> points;
+  for (std::size_t r = 0; r < runs.size(); ++r) points.push_back(at.point(r));
+  p.joint(points, out.process_mean, out.process_covariance);
+  std::map<int, int> members;
+  for (const Curve& other : curves)
+    if (other.application != without) ++members[other.application];
+  out.applications = static_cast<int>(members.size());
+  for (const Curve& other : curves) {
+    if (other.application == without) continue;
+    Vector shape;
+    for (Point point : points) {
+      point.instance = other.instance;
+      point.application = other.application;
+      point.context = other.context.data();
+      shape.push_back(p.mean_at(point));
+    }
+    out.learned.push_back(std::move(shape));
+    out.learned_share.push_back(1.0 / members[other.application]);
+    double squares = 0;
+    for (std::size_t d = 0; d < c.context.size(); ++d) {
+      const double off = c.context[d] - other.context[d];
+      squares += off * off / static_cast<double>(c.context.size());
+    }
+    out.distance.push_back(squares);
+  }
+  out.known = known_shapes(at);
+  out.configurations = Matrix(runs.size(), runs.size());
+  const Kernel kernel{set.everywhere, 0, {}};
+  for (std::size_t a = 0; a < runs.size(); ++a)
+    for (std::size_t b = a; b < runs.size(); ++b) {
+      bool same = false;
+      out.configurations(a, b) =
+          kernel.configurations(p.values(), points[a].configuration, points[b].configuration, &same);
+    }
+  return out;
+}
+
+Vector CurveModel::Impl::answer(const Process& p, const Components& c, const Vector& ln_known,
+                                const CurveMixture& mixture) const {
+  const std::size_t m = ln_known.size(), n = c.process_mean.size();
+  std::vector<Vector> means;
+  std::vector<Vector> deviations;
+  Vector log_weight;
+  const auto add = [&](const Conditional& on, const Vector& curve, double weight) {
+    Vector residual, mean(curve.begin() + static_cast<std::ptrdiff_t>(m), curve.end());
+    for (std::size_t i = 0; i < m; ++i) residual.push_back(ln_known[i] - curve[i]);
+    log_weight.push_back(std::log(weight) + apply(on, residual, mean));
+    means.push_back(std::move(mean));
+    Vector deviation;
+    for (double v : on.variance) deviation.push_back(std::sqrt(v));
+    deviations.push_back(std::move(deviation));
+  };
+  if (mixture.process != 0)
+    if (const auto on = condition_on(c.process_covariance, m, p.values().noise))
+      add(*on, c.process_mean, std::abs(mixture.process));
+  if (mixture.process >= 0) {
+    Matrix k = c.configurations;
+    for (double& v : k.values) v = v * mixture.deviation * mixture.deviation + kLevel * kLevel;
+    if (const auto on = condition_on(k, m, std::max(p.values().noise, 1e-3) + p.values().configuration)) {
+      // A component's own level says nothing: it is moved to the mean of the known runs first.
+      const auto moved = [&](Vector curve) {
+        double off = 0;
+        for (std::size_t i = 0; i < m; ++i) off += (ln_known[i] - curve[i]) / static_cast<double>(m);
+        for (double& v : curve) v += off;
+        return curve;
+      };
+      Vector share;
+      for (std::size_t j = 0; j < c.learned.size(); ++j)
+        share.push_back(std::log(c.learned_share[j]) -
+                        0.5 * c.distance[j] * mixture.nearness * mixture.nearness);
+      if (!share.empty()) {
+        const double all = log_sum(share);
+        for (std::size_t j = 0; j < c.learned.size(); ++j)
+          add(*on, moved(c.learned[j]), c.applications * std::exp(share[j] - all) + 1e-300);
+      }
+      if (mixture.known_shapes > 0)
+        for (const Vector& shape : c.known)
+          add(*on, moved(shape), mixture.known_shapes / static_cast<double>(c.known.size()));
+    }
+  }
+  Vector out;
+  for (std::size_t j = 0; j + m < n; ++j) {
+    Vector mean, deviation;
+    for (std::size_t k = 0; k < means.size(); ++k) {
+      mean.push_back(means[k][j]);
+      deviation.push_back(deviations[k][j]);
+    }
+    out.push_back(mean.empty() ? ln_known[0] : least_percentage_error(log_weight, mean, deviation));
+  }
+  return out;
+}
+
+/// Every training application is left out once; the mixture with the least percentage error on it is taken,
+/// for each number of known runs.
+void CurveModel::Impl::choose(Random& random) {
+  std::vector<CurveMixture> candidates{{0, 0, 0, -1}};
+  for (double deviation : {0.05, 0.15, 0.3})
+    for (double nearness : {0.0, 1.0})
+      for (double known : {0.0, 0.5, 2.0})
+        for (double process_weight : {0.0, 1.0})
+          candidates.push_back({deviation, nearness, known, process_weight});
+  if (applications < 2) {
+    for (CurveMixture& m : mixtures) m = {0.15, 0, 1, 1};
+    return;
+  }
+  std::vector<Vector> error(kMostKnown, Vector(candidates.size(), 0));
+  for (int left = 0; left < applications; ++left) {
+    Process rest = make_process(process->kernel(), left, random.fork(100 + static_cast<std::uint64_t>(left)));
+    if (!std::isfinite(rest.condition())) continue;
+    double members = 0;
+    for (const Curve& c : curves) members += c.application == left ? 1 : 0;
+    for (const Curve& mine : curves) {
+      if (mine.application != left) continue;
+      const PerformanceInstance& instance = set.instances[static_cast<std::size_t>(mine.instance)];
+      for (int draw = 0; draw < options.inner_draws; ++draw)
+        for (std::size_t m = 1; m <= kMostKnown; ++m) {
+          std::vector<std::size_t> order(instance.runs.size());
+          for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
+          const std::size_t wanted =
+              std::min(order.size(), m + static_cast<std::size_t>(options.inner_targets));
+          if (wanted <= m) continue;
+          for (std::size_t r = 0; r < wanted; ++r)
+            std::swap(order[r], order[r + random.below(order.size() - r)]);
+          order.resize(wanted);
+          const Curve c = curve_of(instance, std::span(order).first(m));
+          const Components parts = components(rest, c, order, left);
+          Vector ln_known;
+          for (std::size_t i = 0; i < m; ++i) ln_known.push_back(c.ln_time[order[i]]);
+          for (std::size_t k = 0; k < candidates.size(); ++k) {
+            const Vector got = answer(rest, parts, ln_known, candidates[k]);
+            double sum = 0;
+            for (std::size_t j = 0; j < got.size(); ++j) {
+              const double truth = instance.runs[order[m + j]].time;
+              sum += std::abs(std::exp(got[j]) - truth) / truth;
+            }
+            error[m - 1][k] += sum / static_cast<double>(got.size()) / members;
+          }
+        }
+    }
+  }
+  for (std::size_t m = 0; m < kMostKnown; ++m)
+    mixtures[m] = candidates[static_cast<std::size_t>(std::min_element(error[m].begin(), error[m].end()) -
+                                                      error[m].begin())];
+}
+
+CurveModel::CurveModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CurveModel::~CurveModel() = default;
+CurveModel::CurveModel(CurveModel&&) noexcept = default;
+CurveModel& CurveModel::operator=(CurveModel&&) noexcept = default;
+
+Result<CurveModel> CurveModel::fit(const PerformanceSet& set, std::span<const std::size_t> instances,
+                                   const CurveOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  impl->set = set;
+  impl->set.instances.clear();
+  for (std::size_t i : instances) {
+    if (i >= set.instances.size() || set.instances[i].runs.empty())
+      return Error(std::errc::invalid_argument,
+                   "instance " + std::to_string(i) + " is not there or has no runs");
+    impl->set.instances.push_back(set.instances[i]);
+  }
+  if (impl->set.instances.empty()) return Error(std::errc::invalid_argument, "no instance to learn from");
+  Random random(options.seed);
+  impl->prepare(random);
+  impl->search(random);
+  impl->choose(random);
+  return CurveModel(std::move(impl));
+}
+
+const CurveMixture& CurveModel::mixture(std::size_t known) const {
+  return impl_->mixtures[std::clamp<std::size_t>(known, 1, kMostKnown) - 1];
+}
+
+std::vector<double> CurveModel::predict(const PerformanceInstance& instance,
+                                        std::span<const std::size_t> known,
+                                        std::span<const std::size_t> targets) const {
+  const Curve c = impl_->curve_of(instance, known);
+  std::vector<std::size_t> runs(known.begin(), known.end());
+  runs.insert(runs.end(), targets.begin(), targets.end());
+  Vector ln_known;
+  for (std::size_t k : known) ln_known.push_back(c.ln_time[k]);
+  const auto parts = impl_->components(*impl_->process, c, runs, -1);
+  Vector out = impl_->answer(*impl_->process, parts, ln_known, mixture(known.size()));
+  for (double& v : out) v = std::exp(v);
+  return out;
+}
+
+}  // namespace flash

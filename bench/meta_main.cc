@@ -1,0 +1,144 @@
+// flash-bench-meta: the meta learner's experiments. Run as flash-bench rcs.
+#include <charconv>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/rcs.h"
+
+namespace flash::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+struct Arguments {
+  RcsOptions rcs;
+  bool json = false;
+};
+
+struct Option {
+  std::string_view name;
+  std::string_view value;  // placeholder; empty: takes none
+  std::string_view help;
+  bool (*set)(Arguments& a, std::string_view value);  // false: not a value of it
+};
+
+template <class T>
+bool number(std::string_view text, T least, T most, T& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && out >= least && out <= most;
+}
+
+constexpr Option kRcs[] = {
+    {"dataset", "DIR",
+     "measurements to learn from: a folder of chunk-func, CloudBandit or Sizeless CSV files",
+     [](Arguments& a, std::string_view v) {
+       a.rcs.dataset = v;
+       return !v.empty();
+     }},
+    {"test", "DIR", "to test on (default: half of the applications of --dataset, drawn anew each time)",
+     [](Arguments& a, std::string_view v) {
+       a.rcs.test = v;
+       return !v.empty();
+     }},
+    {"repeats", "N", "repetitions (default 10)",
+     [](Arguments& a, std::string_view v) { return number(v, 1, 1000, a.rcs.repeats); }},
+    {"seed", "N", "of splits, networks and draws (default 1)",
+     [](Arguments& a, std::string_view v) { return number<std::uint64_t>(v, 0, 1ULL << 40, a.rcs.seed); }},
+    {"threads", "N", "repetitions at a time (default 2)",
+     [](Arguments& a, std::string_view v) { return number(v, 1, 64, a.rcs.threads); }},
+    {"ours-only", "", "train no network: seconds instead of minutes",
+     [](Arguments& a, std::string_view) { return a.rcs.ours_only = true; }},
+    {"json", "", "print JSON", [](Arguments& a, std::string_view) { return a.json = true; }},
+};
+
+int usage(const std::string& what) {
+  std::fprintf(stderr, "flash-bench: %s\nTry 'flash-bench rcs --help'.\n", what.c_str());
+  return kExitUsage;
+}
+
+int rcs(const Arguments& a) {
+  if (a.rcs.dataset.empty()) return usage("rcs needs --dataset DIR");
+  const auto measured = measure_rcs(a.rcs);
+  if (!measured) {
+    std::fprintf(stderr, "flash-bench: %s\n", measured.error().message().c_str());
+    return kExitFailure;
+  }
+  if (a.json) {
+    std::puts(measured->dump(2).c_str());
+    return 0;
+  }
+  std::printf("%-14s %22s %22s %22s\n", "MAPE", "1 known run", "2", "3");
+  for (const auto& [method, by_known] : (*measured)["mape"].items()) {
+    std::printf("%-14s", method.c_str());
+    for (const char* known : {"1", "2", "3"}) {
+      const json& r = by_known[known];
+      std::printf("  %6.3f [%5.3f, %5.3f]", r["mean"].get<double>(), r["lo"].get<double>(),
+                  r["hi"].get<double>());
+    }
+    std::puts("");
+  }
+  return 0;
+}
+
+struct Command {
+  std::string_view name;
+  std::span<const Option> options;
+  int (*run)(const Arguments& a);
+};
+constexpr Command kCommands[] = {{"rcs", kRcs, rcs}};
+
+void help(const Command& command) {
+  std::printf("flash-bench %s [OPTION]...\n", std::string(command.name).c_str());
+  for (const Option& o : command.options) {
+    const std::string left = "--" + std::string(o.name) + (o.value.empty() ? "" : " " + std::string(o.value));
+    std::printf("  %-18s %s\n", left.c_str(), std::string(o.help).c_str());
+  }
+}
+
+int run(const std::vector<std::string_view>& words) {
+  const Command* command = nullptr;
+  for (const Command& c : kCommands)
+    if (!words.empty() && c.name == words[0]) command = &c;
+  if (command == nullptr) return usage("no such experiment");
+  Arguments a;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    std::string_view name = words[i];
+    if (name == "--help" || name == "-h") {
+      help(*command);
+      return 0;
+    }
+    if (!name.starts_with("--")) return usage("unexpected '" + std::string(name) + "'");
+    name.remove_prefix(2);
+    std::string_view value;
+    bool given = false;
+    if (const auto equals = name.find('='); equals != std::string_view::npos) {
+      value = name.substr(equals + 1);
+      name = name.substr(0, equals);
+      given = true;
+    }
+    const Option* option = nullptr;
+    for (const Option& o : command->options)
+      if (o.name == name) option = &o;
+    if (option == nullptr) return usage("unknown option '" + std::string(words[i]) + "'");
+    if (!option->value.empty() && !given) {
+      if (++i == words.size()) return usage("--" + std::string(name) + " needs a value");
+      value = words[i];
+    }
+    if ((option->value.empty() && given) || !option->set(a, value))
+      return usage("'" + std::string(value) + "' is not a value of --" + std::string(name));
+  }
+  return command->run(a);
+}
+
+}  // namespace
+}  // namespace flash::bench
+
+int main(int argc, char** argv) {
+  return flash::bench::run(std::vector<std::string_view>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}

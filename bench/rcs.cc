@@ -1,0 +1,226 @@
+#include "bench/rcs.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "agents/agent.h"
+#include "agents/curve_model.h"
+#include "bench/rcs_data.h"
+#include "core/random.h"
+#include "meta/flash_sizeless.h"
+
+namespace flash::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostKnown = 3;
+constexpr const char* kMethods[] = {"persistence", "vanilla_raw", "vanilla", "flash", "ours"};
+
+/// Two-sided 97.5 % quantile of Student's t.
+double student(std::size_t freedom) {
+  constexpr double kTable[] = {12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23,
+                               2.20,  2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09};
+  return freedom < 1 ? 0 : freedom <= std::size(kTable) ? kTable[freedom - 1] : 1.96 + 2.4 / double(freedom);
+}
+
+json interval(const std::vector<double>& values) {
+  double mean = 0, squares = 0;
+  const auto n = static_cast<double>(values.size());
+  for (double v : values) mean += v / n;
+  for (double v : values) squares += (v - mean) * (v - mean);
+  const double half = values.size() > 1 ? student(values.size() - 1) * std::sqrt(squares / (n - 1) / n) : 0;
+  return {{"mean", mean}, {"lo", mean - half}, {"hi", mean + half}};
+}
+
+/// What one repetition learns from and is tested on.
+struct Split {
+  std::vector<std::size_t> train, test;
+};
+
+using Predict = std::function<std::vector<double>(const PerformanceInstance&, std::span<const std::size_t>,
+                                                  std::span<const std::size_t>)>;
+
+/// Mean over instances, each with the same draws of known runs for every method.
+double test_error(const PerformanceSet& set, const std::vector<std::size_t>& test, std::size_t known,
+                  int draws, Random random, const Predict& predict) {
+  double sum = 0, instances = 0;
+  for (std::size_t i : test) {
+    const PerformanceInstance& instance = set.instances[i];
+    if (instance.runs.size() <= known) continue;
+    double error = 0, targets_seen = 0;
+    for (int draw = 0; draw < draws; ++draw) {
+      std::vector<std::size_t> order(instance.runs.size());
+      for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
+      for (std::size_t r = 0; r + 1 < order.size(); ++r)
+        std::swap(order[r], order[r + random.below(order.size() - r)]);
+      const auto targets = std::span(order).subspan(known);
+      const auto times = predict(instance, std::span(order).first(known), targets);
+      for (std::size_t t = 0; t < targets.size(); ++t) {
+        const double truth = instance.runs[targets[t]].time;
+        error += std::abs(times[t] - truth) / truth;
+        ++targets_seen;
+      }
+    }
+    sum += error / targets_seen;
+    ++instances;
+  }
+  return instances > 0 ? sum / instances : 0;
+}
+
+/// Mean over the known runs' times: what needs no model.
+std::vector<double> persistence(const PerformanceInstance& instance, std::span<const std::size_t> known,
+                                std::span<const std::size_t> targets) {
+  return std::vector<double>(targets.size(), instance.runs[known[0]].time);
+}
+
+struct Outcome {
+  std::map<std::string, std::vector<double>> mape;  // [known - 1]
+  std::map<std::string, double> seconds;
+  json mixture;
+};
+
+Result<Outcome> repetition(const PerformanceSet& train, const PerformanceSet& test, const Split& split,
+                           const RcsOptions& o, std::uint64_t seed) {
+  Outcome out;
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto since = [&](auto start) { return std::chrono::duration<double>(now() - start).count(); };
+  const Random draws = Random(seed).fork(7);
+  const auto score = [&](const std::string& method, std::size_t known, const Predict& predict) {
+    out.mape[method].push_back(test_error(test, split.test, known, o.draws, draws.fork(known), predict));
+  };
+  auto start = now();
+  CurveOptions curves;
+  curves.seed = seed;
+  FLASH_TRY(const CurveModel ours, CurveModel::fit(train, split.train, curves));
+  out.seconds["ours"] = since(start);
+  for (std::size_t known = 1; known <= kMostKnown; ++known) {
+    score("persistence", known, persistence);
+    score("ours", known, [&](const auto& i, auto k, auto t) { return ours.predict(i, k, t); });
+    const CurveMixture& m = ours.mixture(known);
+    out.mixture.push_back({m.deviation, m.nearness, m.known_shapes, m.process});
+    if (o.ours_only) continue;
+    std::vector<std::size_t> long_enough;
+    for (std::size_t i : split.train)
+      if (train.instances[i].runs.size() > known) long_enough.push_back(i);
+    for (const char* method : {"vanilla_raw", "vanilla", "flash"}) {
+      FlashSizelessOptions options;
+      options.known = static_cast<int>(known);
+      options.embedding = std::string_view(method) == "flash";
+      options.raw = std::string_view(method) == "vanilla_raw";
+      options.seed = seed;
+      start = now();
+      FLASH_TRY(const FlashSizeless model, FlashSizeless::fit(train, long_enough, options));
+      out.seconds[method] += since(start);
+      score(method, known, [&](const auto& i, auto k, auto t) { return model.predict(i, k, t); });
+    }
+  }
+  return out;
+}
+
+Split split_applications(const PerformanceSet& set, Random random) {
+  std::set<std::string> names;
+  for (const auto& i : set.instances) names.insert(i.application);
+  std::vector<std::string> order(names.begin(), names.end());
+  for (std::size_t i = 0; i + 1 < order.size(); ++i)
+    std::swap(order[i], order[i + random.below(order.size() - i)]);
+  order.resize((order.size() + 1) / 2);
+  const std::set<std::string> training(order.begin(), order.end());
+  Split split;
+  for (std::size_t i = 0; i < set.instances.size(); ++i)
+    (training.contains(set.instances[i].application) ? split.train : split.test).push_back(i);
+  return split;
+}
+
+json describe(const PerformanceSet& set) {
+  std::set<std::string> applications;
+  std::size_t runs = 0;
+  for (const auto& i : set.instances) {
+    applications.insert(i.application);
+    runs += i.runs.size();
+  }
+  return {{"kind", set.kind},
+          {"applications", applications.size()},
+          {"instances", set.instances.size()},
+          {"runs", runs},
+          {"rows", set.rows},
+          {"skipped", set.skipped}};
+}
+
+}  // namespace
+
+Result<json> measure_rcs(const RcsOptions& o) {
+  FLASH_TRY(const PerformanceSet data, read_performance(o.dataset));
+  PerformanceSet other;
+  if (!o.test.empty()) {
+    FLASH_TRY(other, read_performance(o.test));
+    if (other.kind != data.kind)
+      return Error(std::errc::invalid_argument,
+                   o.test + " is of " + other.kind + ", " + o.dataset + " of " + data.kind);
+  }
+  const PerformanceSet& test = o.test.empty() ? data : other;
+  std::vector<Split> splits;
+  for (int r = 0; r < o.repeats; ++r) {
+    Split split;
+    if (o.test.empty()) {
+      split = split_applications(data, Random(o.seed).fork(static_cast<std::uint64_t>(r)));
+    } else {
+      for (std::size_t i = 0; i < data.instances.size(); ++i) split.train.push_back(i);
+      for (std::size_t i = 0; i < other.instances.size(); ++i) split.test.push_back(i);
+    }
+    if (split.train.empty() || split.test.empty())
+      return Error(std::errc::invalid_argument, o.dataset + " has fewer than two applications");
+    splits.push_back(std::move(split));
+  }
+  std::vector<Outcome> outcomes(splits.size());
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::optional<Error> failed;
+  const auto work = [&] {
+    std::string warning;
+    prepare_libtorch(warning);  // one thread of computation in each of ours
+    for (std::size_t r; (r = next++) < splits.size();) {
+      auto outcome = repetition(data, test, splits[r], o, o.seed * 1000 + r);
+      const std::lock_guard lock(mutex);
+      if (outcome) {
+        outcomes[r] = *std::move(outcome);
+      } else if (!failed) {
+        failed = std::move(outcome).error();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 1; t < o.threads; ++t) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  if (failed) return *std::move(failed);
+
+  json out = {{"dataset", describe(data)}, {"repeats", o.repeats}, {"seed", o.seed}};
+  if (!o.test.empty()) out["test"] = describe(other);
+  for (const char* method : kMethods) {
+    if (!outcomes[0].mape.contains(method)) continue;
+    double seconds = 0;
+    for (const Outcome& outcome : outcomes)
+      if (outcome.seconds.contains(method)) seconds += outcome.seconds.at(method) / double(outcomes.size());
+    out["seconds_to_learn"][method] = seconds;
+    for (std::size_t known = 1; known <= kMostKnown; ++known) {
+      std::vector<double> values;
+      for (const Outcome& outcome : outcomes) values.push_back(outcome.mape.at(method)[known - 1]);
+      out["mape"][method][std::to_string(known)] = interval(values);
+      out["repetitions"][method][std::to_string(known)] = values;
+    }
+  }
+  for (const Outcome& outcome : outcomes) out["mixtures"].push_back(outcome.mixture);
+  return out;
+}
+
+}  // namespace flash::bench

@@ -1,0 +1,28 @@
+// Purpose: FLASH 5.1, Table 2 on public measurements: the supervised agent with and without embedding, and
+// ours, on applications that it never saw. Ownership: values. Thread rule: measure_rcs() starts threads of
+// its own.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "core/result.h"
+
+namespace flash::bench {
+
+struct RcsOptions {
+  std::string dataset;
+  std::string test;  // empty: half of the dataset's applications, drawn anew in each repetition
+  int repeats = 10;
+  std::uint64_t seed = 1;
+  int draws = 10;  // sets of known runs per test instance
+  int threads = 2;
+  bool ours_only = false;  // what does not train a network: seconds instead of minutes
+};
+
+/// {"mape": {METHOD: {"1", "2", "3": {"mean", "lo", "hi"}}}, ...}: mean absolute percentage error as a
+/// fraction, mean over test instances, then over repetitions, with the 95 % t interval of the latter.
+Result<nlohmann::json> measure_rcs(const RcsOptions& options);
+
+}  // namespace flash::bench
