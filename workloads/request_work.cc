@@ -7,6 +7,17 @@
 
 namespace flash {
 
+namespace {
+
+bool is_divisible(const SegmentUse& use) {
+  constexpr double kFixedShareMax = 0.2;
+  const UnitCost unit = unit_cost(*use.segment, use.payload);
+  const SegmentProfile& profile = use.segment->profile;
+  return profile.cpu_us + profile.off_cpu_us <= kFixedShareMax * (unit.cpu_us + unit.off_cpu_us);
+}
+
+}  // namespace
+
 RequestWork::RequestWork(const Application& application, const WorkingSet& memory, std::uint64_t seed)
     : random_(seed), varies_(application.service_cv > 0) {
   for (const auto& use : application.segments) {
@@ -14,6 +25,7 @@ RequestWork::RequestWork(const Application& application, const WorkingSet& memor
     part.use = &use;
     part.scratch.seed = seed + parts_.size();
     part.scratch.memory = memory.hot();
+    part.divisible = is_divisible(use);
   }
   const double variance = std::log1p(application.service_cv * application.service_cv);
   factor_ = std::lognormal_distribution<double>(-variance / 2, std::sqrt(variance));
@@ -23,11 +35,19 @@ std::uint64_t RequestWork::run(const std::atomic<bool>& stop) {
   const double factor = varies_ ? factor_(random_) : 1.0;
   std::uint64_t checksum = 0;
   for (auto& part : parts_) {
-    part.owed += part.use->count * factor;
-    const double units = std::floor(part.owed);
-    part.owed -= units;
-    checksum = checksum * 31 + run_units(*part.use->segment, static_cast<std::uint64_t>(part.use->payload),
+    const double wanted = part.use->count * factor;
+    double units = std::floor(wanted);
+    const double rest = wanted - units;
+    const Segment& segment = *part.use->segment;
+    if (!part.divisible && rest > 0) {
+      units += std::uniform_real_distribution<double>()(random_) < rest;
+    }
+    checksum = checksum * 31 + run_units(segment, static_cast<std::uint64_t>(part.use->payload),
                                          static_cast<std::uint64_t>(units), part.scratch, stop);
+    const auto payload = static_cast<std::uint64_t>(part.use->payload * std::pow(rest, 1 / segment.exponent));
+    if (part.divisible && payload > 0) {
+      checksum = checksum * 31 + run_units(segment, payload, 1, part.scratch, stop);
+    }
   }
   return checksum;
 }

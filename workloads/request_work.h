@@ -17,15 +17,16 @@ class RequestWork {
  public:
   RequestWork(const Application& application, const WorkingSet& memory, std::uint64_t seed);
 
-  /// The segments in their order, times a lognormal factor of mean 1. Whole units only: what is left of one
-  /// is made up in the requests that follow. Returns a checksum; returns early when stopped.
+  /// The segments in their order, times a lognormal factor of mean 1. What is left of a unit is one of a
+  /// smaller payload; where most of a unit's cost has nothing to do with the payload it is a unit or none, so
+  /// that the mean is right. Returns a checksum; returns early when stopped.
   std::uint64_t run(const std::atomic<bool>& stop);
 
  private:
   struct Part {
     const SegmentUse* use;
     SegmentScratch scratch;  // one each: segments with one buffer would refill it for each other
-    double owed = 0;         // of a unit
+    bool divisible = false;
   };
 
   std::vector<Part> parts_;

@@ -18,16 +18,17 @@ namespace flash {
 /// Nominal frequency of the core that the profiles were measured on (docs/APPLICATIONS.md names it).
 inline constexpr double kReferenceHz = 2.3e9;
 
-/// Buffers a segment keeps between units, so that a unit measures work and not allocation.
+/// Buffers a segment keeps between units, so that a unit measures work and not allocation. They only grow:
+/// units of different payloads may alternate.
 struct SegmentScratch {
   std::uint64_t seed = 1;
   std::vector<double> numbers;
+  std::vector<double> product;
   std::vector<std::uint8_t> input;
   std::vector<std::uint8_t> output;
   std::vector<std::uint32_t> table;
   std::string text;
-  std::uint64_t unpacked_size = 0;  // of what decompress keeps packed in `packed`
-  std::vector<std::uint8_t> packed;
+  std::vector<std::uint8_t> packed;  // input, for decompress
   /// What table segments walk, the hot part of the application's memory; empty: 16 KiB of `small_memory`.
   std::span<const std::uint8_t> memory;
   std::vector<std::uint8_t> small_memory;
@@ -85,8 +86,8 @@ std::uint64_t run_file_write(SegmentScratch& scratch, std::uint64_t bytes);
 std::uint64_t run_stream(SegmentScratch& scratch, std::uint64_t bytes);
 std::uint64_t run_remote_call(SegmentScratch& scratch, std::uint64_t microseconds);
 
-/// Text of words with much repetition, `bytes` long, the same for the same length.
-void fill_with_words(std::vector<std::uint8_t>& out, std::uint64_t bytes);
+/// Text of words with much repetition, at least `bytes` long; what is there stays.
+void extend_with_words(std::vector<std::uint8_t>& text, std::uint64_t bytes);
 
 /// Runs units until done or stopped; checked between units, so a stop is obeyed within one unit.
 std::uint64_t run_units(const Segment& segment, std::uint64_t payload, std::uint64_t units,

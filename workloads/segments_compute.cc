@@ -23,15 +23,13 @@ std::uint64_t run_matrix(SegmentScratch& scratch, std::uint64_t dimension) {
   const std::size_t n = dimension;
   const std::size_t size = n * n;
   auto& numbers = scratch.numbers;
-  if (numbers.size() != 3 * size) {
-    numbers.resize(3 * size);
-    for (std::size_t i = 0; i < 2 * size; ++i) {
-      numbers[i] = static_cast<double>((i * 2654435761U) % 1000) / 1000.0;
-    }
+  for (std::size_t i = numbers.size(); i < 2 * size; ++i) {
+    numbers.push_back(static_cast<double>((i * 2654435761U) % 1000) / 1000.0);
   }
+  scratch.product.resize(std::max(scratch.product.size(), size));
   const double* a = numbers.data();
   const double* b = a + size;
-  double* c = numbers.data() + 2 * size;
+  double* c = scratch.product.data();
   for (std::size_t i = 0; i < n; ++i) {
     double* row = c + i * n;
     std::fill(row, row + n, 0.0);
@@ -51,14 +49,12 @@ std::uint64_t run_image(SegmentScratch& scratch, std::uint64_t dimension) {
   const std::size_t n = dimension;
   auto& in = scratch.input;
   auto& out = scratch.output;
-  if (in.size() != n * n * kChannels) {
-    in.resize(n * n * kChannels);
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      in[i] = static_cast<std::uint8_t>((i * 2654435761U) >> 13);
-    }
+  const std::size_t bytes = n * n * kChannels;
+  for (std::size_t i = in.size(); i < bytes; ++i) {
+    in.push_back(static_cast<std::uint8_t>((i * 2654435761U) >> 13));
   }
-  out.assign(in.size(), 0);
-  in[scratch.seed++ % in.size()] ^= 1U;
+  out.assign(bytes, 0);
+  in[scratch.seed++ % bytes] ^= 1U;
   const auto at = [&](std::size_t y, std::size_t x, std::size_t c) -> unsigned {
     return in[(y * n + x) * kChannels + c];
   };
@@ -142,9 +138,7 @@ std::uint64_t run_hash(SegmentScratch& scratch, std::uint64_t bytes) {
   constexpr std::size_t kBlock = 64;
   const std::size_t blocks = bytes / kBlock + 1;
   auto& input = scratch.input;
-  if (input.size() != blocks * kBlock) {
-    fill_with_words(input, blocks * kBlock);
-  }
+  extend_with_words(input, blocks * kBlock);
   ++input[0];
   HashState state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};

@@ -26,7 +26,7 @@ void put_token(std::vector<std::uint8_t>& out, const std::uint8_t* literals, std
   out.insert(out.end(), literals, literals + count);
 }
 
-void compress(const std::vector<std::uint8_t>& in, std::vector<std::uint32_t>& table,
+void compress(std::span<const std::uint8_t> in, std::vector<std::uint32_t>& table,
               std::vector<std::uint8_t>& out) {
   constexpr int kHashBits = 12;
   table.assign(std::size_t{1} << kHashBits, 0);
@@ -82,24 +82,21 @@ std::uint64_t load(const std::uint8_t* at) {
 
 std::uint64_t run_compress(SegmentScratch& scratch, std::uint64_t bytes) {
   auto& input = scratch.input;
-  if (input.size() != bytes) {
-    fill_with_words(input, bytes);
-  }
+  extend_with_words(input, bytes);
   input[scratch.seed++ % bytes] ^= 1U;  // never twice the same text
-  compress(input, scratch.table, scratch.output);
+  compress(std::span(input).first(bytes), scratch.table, scratch.output);
   return scratch.output.size();
 }
 
 std::uint64_t run_decompress(SegmentScratch& scratch, std::uint64_t bytes) {
   auto& packed = scratch.packed;
   auto& plain = scratch.output;
-  if (scratch.unpacked_size != bytes) {
-    fill_with_words(plain, bytes);
-    compress(plain, scratch.table, packed);
-    scratch.unpacked_size = bytes;
+  if (scratch.input.size() < bytes) {
+    extend_with_words(scratch.input, bytes);
+    compress(scratch.input, scratch.table, packed);
   }
   plain.clear();
-  for (std::size_t at = 0; at + 4 <= packed.size();) {
+  for (std::size_t at = 0; at + 4 <= packed.size() && plain.size() < bytes;) {
     const std::size_t literals = packed[at];
     const std::size_t length = packed[at + 1];
     const std::size_t distance = std::size_t{packed[at + 2]} << 8 | packed[at + 3];

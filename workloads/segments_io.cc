@@ -53,7 +53,7 @@ std::uint64_t run_file_read(SegmentScratch& scratch, std::uint64_t bytes) {
   const int file = file_of(scratch);
   struct stat status {};
   if (::fstat(file, &status) != 0 || static_cast<std::uint64_t>(status.st_size) < bytes) {
-    fill_with_words(scratch.input, bytes);
+    extend_with_words(scratch.input, bytes);
     write_file(file, scratch.input);
   }
   ::posix_fadvise(file, 0, static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
@@ -75,11 +75,9 @@ std::uint64_t run_file_read(SegmentScratch& scratch, std::uint64_t bytes) {
 std::uint64_t run_file_write(SegmentScratch& scratch, std::uint64_t bytes) {
   const int file = file_of(scratch);
   auto& input = scratch.input;
-  if (input.size() != bytes) {
-    fill_with_words(input, bytes);
-  }
+  extend_with_words(input, bytes);
   ++input[scratch.seed % bytes];
-  write_file(file, input);
+  write_file(file, std::span(input).first(bytes));
   return ++scratch.seed;
 }
 

@@ -34,31 +34,26 @@ std::uint64_t run_text_json(SegmentScratch& scratch, std::uint64_t bytes) {
   return sum;
 }
 
-void fill_with_words(std::vector<std::uint8_t>& out, std::uint64_t bytes) {
+void extend_with_words(std::vector<std::uint8_t>& text, std::uint64_t bytes) {
   constexpr std::string_view kWords[] = {"request ", "latency ",   "target ", "the ",
                                          "of ",      "frequency ", "limit\n"};
-  out.clear();
-  out.reserve(bytes + 16);
-  for (std::uint64_t state = 7; out.size() < bytes;) {
+  for (std::uint64_t state = 7 + text.size(); text.size() < bytes;) {
     next_random(state);
     const auto word = kWords[(state >> 33) % std::size(kWords)];
-    out.insert(out.end(), word.begin(), word.end());
-    out.push_back(static_cast<std::uint8_t>('a' + (state >> 57) % 26));
+    text.insert(text.end(), word.begin(), word.end());
+    text.push_back(static_cast<std::uint8_t>('a' + (state >> 57) % 26));
   }
-  out.resize(bytes);
 }
 
 std::uint64_t run_text_search(SegmentScratch& scratch, std::uint64_t bytes) {
   constexpr std::size_t kBuckets = 1024;
   auto& input = scratch.input;
-  if (input.size() != bytes) {
-    fill_with_words(input, bytes);
-  }
+  extend_with_words(input, bytes);
   input[next_random(scratch.seed) % bytes] = 'z';
   auto& counts = scratch.table;
   counts.assign(kBuckets, 0);
   std::uint32_t hash = 0;
-  for (const std::uint8_t c : input) {
+  for (const std::uint8_t c : std::span(input).first(bytes)) {
     const bool letter = (c | 0x20U) >= 'a' && (c | 0x20U) <= 'z';
     if (letter) {
       hash = (hash ^ c) * 16777619U;

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -187,9 +188,86 @@ TEST(Loopback, SpinReachesAnEasyRateAndEndsOnATerminationSignal) {
   EXPECT_EQ(report["command"], "spin");
 }
 
+/// A file of the test's own, gone with it.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text)
+      : path_(testing::TempDir() + "loopback-" + std::to_string(getpid()) + ".json") {
+    std::ofstream(path_) << text;
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  ~TemporaryFile() { unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+constexpr const char* kEverySegment = R"({"name": "all", "segments": [
+    {"segment": "floating-point"}, {"segment": "matrix"}, {"segment": "image"}, {"segment": "sort"},
+    {"segment": "hash"}, {"segment": "text-json"}, {"segment": "text-search"}, {"segment": "web-page"},
+    {"segment": "compress"}, {"segment": "decompress"}, {"segment": "table-scan"}, {"segment": "table-lookup"},
+    {"segment": "file-read"}, {"segment": "file-write", "payload": 4096}, {"segment": "stream"},
+    {"segment": "remote-call", "payload": 20000}],
+    "workers": 8, "memory_mib": 16, "hot_share": 0.5, "memory_per_request_kib": 256, "service_cv": 0.1,
+    "burst": 4, "slo_p99_ms": 19, "trace": "flat:40"})";
+
+TEST(Loopback, RunsAnApplicationUnderItsOwnTraceAndReportsItsHistogram) {
+  const TemporaryFile file(kEverySegment);
+  const std::string report_path = file.path() + ".report";
+  Program service({"serve", "--listen", "127.0.0.1:0", "--application", file.path(), "--json", report_path});
+  const std::string target = address_of(service.read_line());
+  Program load({"load", "--target", target, "--application", file.path() + "#all", "--seconds", "2", "--seed",
+                "3", "--json", "-"});
+  const auto loaded = nlohmann::json::parse(load.read_rest());
+  EXPECT_EQ(load.wait(), 0);
+  service.signal(SIGTERM);
+  EXPECT_EQ(service.wait(), 0);
+  std::ifstream in(report_path);
+  const auto served = nlohmann::json::parse(in);
+  unlink(report_path.c_str());
+
+  EXPECT_GT(loaded["offered"], 20);
+  EXPECT_EQ(loaded["completed"], loaded["offered"]);
+  EXPECT_EQ(loaded["trace"], "flat:40");
+  EXPECT_EQ(loaded["slo_ms"], 19);
+  // Each waits 20 ms for another service alone, so none meets the objective.
+  EXPECT_EQ(loaded["over_slo"], loaded["offered"]);
+  EXPECT_EQ(served["application"], "all");
+  EXPECT_EQ(served["served"], loaded["completed"]);
+  EXPECT_EQ(served["over_slo"], served["served"]);
+  EXPECT_GT(served["cpu_s"], 0.01);
+  std::uint64_t counted = 0;
+  for (const auto& bucket : served["histogram"]) {
+    counted += bucket["count"].get<std::uint64_t>();
+    EXPECT_GT(bucket["ms"], 15);
+  }
+  EXPECT_EQ(counted, served["served"].get<std::uint64_t>());
+}
+
+TEST(Loopback, GeneratesAPoolThatItCanServeAndUpdate) {
+  const std::string pool = Program({"generate", "--count", "3", "--seed", "9"}).read_rest();
+  EXPECT_EQ(nlohmann::json::parse(pool)["applications"].size(), 3U);
+  const TemporaryFile file(pool);
+  {
+    Program service({"serve", "--listen", "127.0.0.1:0", "--application", file.path() + "#app-9-1"});
+    EXPECT_EQ(service.read_line().substr(0, 13), "listening on ");
+  }
+  const std::string updated = Program({"update", "--scenario", "6", file.path()}).read_rest();
+  EXPECT_NE(updated, pool);
+  EXPECT_EQ(nlohmann::json::parse(updated)["applications"].size(), 3U);
+  EXPECT_EQ(Program({"update", "--scenario", "6", "/nonexistent"}).wait(), 1);
+}
+
 TEST(Loopback, EndsWithStatusTwoOnWrongUsage) {
-  const std::vector<std::vector<std::string>> wrong = {
-      {}, {"dance"}, {"serve", "--work"}, {"load", "--trace", "zigzag:1"}, {"serve", "--statsd", "nowhere"}};
+  const std::vector<std::vector<std::string>> wrong = {{},
+                                                       {"dance"},
+                                                       {"serve", "--work"},
+                                                       {"load", "--trace", "zigzag:1"},
+                                                       {"serve", "--statsd", "nowhere"},
+                                                       {"serve", "--application", "/nonexistent"},
+                                                       {"update", "--scenario", "1"},
+                                                       {"update", "x"}};
   for (const auto& args : wrong) {
     EXPECT_EQ(Program(args).wait(), 2) << (args.empty() ? "" : args.back());
   }
@@ -197,7 +275,7 @@ TEST(Loopback, EndsWithStatusTwoOnWrongUsage) {
 
 TEST(Loopback, PrintsHelpAndVersion) {
   EXPECT_EQ(Program({"--version"}).read_line().substr(0, 15), "flash-workload ");
-  for (const char* command : {"serve", "load", "spin", "calibrate"}) {
+  for (const char* command : {"serve", "load", "spin", "calibrate", "generate", "update"}) {
     Program help({command, "--help"});
     EXPECT_EQ(help.read_line(), "usage: flash-workload " + std::string(command) + " [options]");
     EXPECT_EQ(help.wait(), 0);

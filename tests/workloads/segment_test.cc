@@ -50,6 +50,66 @@ TEST(Segments, CostBetweenOneAndTenThousandMicroseconds) {
   }
 }
 
+TEST(Segments, CostGrowsWithThePayload) {
+  const std::atomic<bool> never{false};
+  for (const auto& segment : segments()) {
+    const auto payload = static_cast<double>(segment.payload_default);
+    const UnitCost small = unit_cost(segment, payload);
+    const UnitCost large = unit_cost(segment, 4 * payload);
+    EXPECT_GT(large.cpu_us + large.off_cpu_us, small.cpu_us + small.off_cpu_us) << segment.name;
+    EXPECT_GT(small.cpu_us, 0) << segment.name;
+    EXPECT_LT(small.stall_us, small.cpu_us) << segment.name;
+  }
+}
+
+TEST(Segments, TakeEveryPayloadThatApplicationsMayAsk) {
+  // The smallest ones, and another than before with the same scratch.
+  for (const auto& segment : segments()) {
+    SegmentScratch scratch;
+    for (const std::uint64_t payload : {1, 2, 3, 127, 128, 40, 1}) {
+      segment.run_unit(scratch, payload);
+    }
+  }
+}
+
+TEST(Segments, HashIsThatOfTheStandard) {
+  // FIPS 180-4 pads; a block that is already padded gives the digest of "abc": ba7816bf 8f01cfea.
+  SegmentScratch scratch;
+  scratch.input.assign(64, 0);
+  scratch.input[0] = 'a' - 1;  // the segment adds one, so that no two units are the same
+  scratch.input[1] = 'b';
+  scratch.input[2] = 'c';
+  scratch.input[3] = 0x80;
+  scratch.input[63] = 24;
+  EXPECT_EQ(run_hash(scratch, 1), 0xba7816bf8f01cfeaU);
+}
+
+TEST(Segments, WhatIsCompressedIsDecompressedToTheSame) {
+  for (const std::uint64_t bytes : {1U, 3U, 4U, 300U, 5000U, 200'000U}) {
+    SegmentScratch scratch;
+    run_decompress(scratch, bytes);
+    ASSERT_GE(scratch.output.size(), bytes);
+    EXPECT_TRUE(std::equal(scratch.output.begin(), scratch.output.end(), scratch.input.begin())) << bytes;
+    // Less of it later: it stops soon after.
+    run_decompress(scratch, 1);
+    EXPECT_LT(scratch.output.size(), 600U);
+  }
+}
+
+TEST(Segments, StreamAndFileSegmentsSeeEveryByte) {
+  constexpr std::uint64_t kBytes = 100'000;
+  std::vector<std::uint8_t> words;
+  extend_with_words(words, kBytes);
+  words.resize(kBytes);
+  std::uint64_t sum = 0;
+  for (const auto byte : words) {
+    sum += byte;
+  }
+  SegmentScratch scratch;
+  EXPECT_EQ(run_file_read(scratch, kBytes), sum);
+  EXPECT_EQ(run_file_read(scratch, kBytes), sum);
+}
+
 TEST(WorkingSet, TouchesNothingWhenEmpty) {
   WorkingSet none(0, 0);
   none.touch();
