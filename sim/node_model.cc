@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "sim/noise.h"
+
 namespace flash {
 namespace {
 
@@ -15,20 +17,9 @@ constexpr int kRestart_s = 2;
 constexpr double kNeighbourEvery_s = 90;
 constexpr double kNormalFrom = 16;  // arrivals per period beyond which a normal stands for the Poisson
 
-double unit(std::uint64_t bits) {
-  return static_cast<double>(bits >> 11) * 0x1.0p-53;
-}
-
-/// About normal from one draw: four uniforms of 16 bits (Irwin-Hall), within 3.5 standard deviations.
-double bell(std::uint64_t bits) {
-  const auto sum =
-      static_cast<int>((bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) + (bits >> 48));
-  return (sum - 2.0 * 65535) * (1.7320508 / 65536);
-}
-
 /// Poisson of this mean by inversion, so that more load never means fewer arrivals. `at_zero` is exp(-mean).
 double poisson(double mean, double at_zero, std::uint64_t bits) {
-  if (mean > kNormalFrom) return std::max(0.0, std::floor(mean + std::sqrt(mean) * bell(bits) + 0.5));
+  if (mean > kNormalFrom) return std::max(0.0, std::trunc(mean + std::sqrt(mean) * bell(bits) + 0.5));
   const double u = unit(bits);
   double p = at_zero, sum = p;
   int n = 0;
@@ -54,63 +45,49 @@ double batched(double batches, double burst, double log_more, std::uint64_t bits
   return n;
 }
 
-/// A part of the tick's requests whose time in the system is about lognormal.
-struct Part {
-  double weight, mu, sigma;
-};
-
-Part part_of(double weight, double mean, double variance) {
-  const double s2 = std::log1p(variance / (mean * mean));
-  return {weight, std::log(mean) - s2 / 2, std::sqrt(s2)};
-}
-
-/// Upper tail of the normal (Page's logistic form, error below 2e-4).
-double tail(double z) {
-  return 1 / (1 + std::exp(z * (1.5976 + 0.070566 * z * z)));
-}
-
-/// z with tail(z) = q: the normal's quantile (Abramowitz and Stegun 26.2.23).
-double quantile_of_tail(double q) {
-  const bool lower = q > 0.5;
-  if (lower) q = 1 - q;
-  const double t = std::sqrt(-2 * std::log(std::max(q, 1e-12)));
-  const double z =
-      t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
-  return lower ? -z : z;
-}
-
+/// The tick's requests, in parts whose time in the system is about lognormal.
 class Mixture {
  public:
   void add(double weight, double mean, double variance) {
     if (weight <= 0) return;
     total_ += weight;
     sum_ += weight * mean;
-    parts_[size_++] = part_of(weight, mean, variance);
+    const double s2 = std::log1p(variance / (mean * mean));
+    weight_[size_] = static_cast<float>(weight);
+    mu_[size_] = static_cast<float>(std::log(mean) - s2 / 2);
+    sigma_[size_] = static_cast<float>(std::sqrt(s2));
+    inverse_[size_] = 1 / (sigma_[size_] + 1e-6F);
+    ++size_;
   }
   double total() const { return total_; }
   double mean() const { return total_ > 0 ? sum_ / total_ : 0; }
 
-  /// The time that a share q of the requests exceeds.
+  /// The time that a share q of the requests exceeds, by bisection on its logarithm.
   double exceeded_by(double q) const {
-    const double z = quantile_of_tail(q);
-    double low = 1e9, high = -1e9;
+    const auto z = static_cast<float>(normal_quantile_of_tail(q));
+    float low = 1e9F, high = -1e9F;
     for (int i = 0; i < size_; ++i) {
-      const double x = parts_[i].mu + parts_[i].sigma * z;
-      low = std::min(low, x);
-      high = std::max(high, x);
+      const float x = mu_[i] + sigma_[i] * z;
+      low = x < low ? x : low;
+      high = x > high ? x : high;
     }
-    for (int i = 0; i < 14 && high - low > 2e-3; ++i) {
-      const double middle = (low + high) / 2;
-      double above = 0;
-      for (int k = 0; k < size_; ++k)
-        above += parts_[k].weight * tail((middle - parts_[k].mu) / (parts_[k].sigma + 1e-6));
-      (above > q * total_ ? low : high) = middle;
+    const auto wanted = static_cast<float>(q * total_);
+    while (high - low > 4e-3F) {
+      const float middle = (low + high) / 2;
+      Four sum{};
+      for (int k = 0; k < size_; k += 4)
+        sum += four(weight_ + k) * normal_tail((middle - four(mu_ + k)) * four(inverse_ + k));
+      const float above = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+      (above > wanted ? low : high) = middle;
     }
     return std::exp((low + high) / 2);
   }
 
  private:
-  std::array<Part, 2 * kPeriods + 1> parts_;
+  static Four four(const float* values) { return *reinterpret_cast<const Four*>(values); }
+  static constexpr int kParts = 2 * kPeriods + 4;  // two per period, the quiet ones, padding
+  // Zero beyond their size: read by fours.
+  alignas(16) float weight_[kParts] = {}, mu_[kParts] = {}, sigma_[kParts] = {}, inverse_[kParts] = {};
   int size_ = 0;
   double total_ = 0, sum_ = 0;
 };

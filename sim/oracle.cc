@@ -7,7 +7,7 @@ namespace flash {
 namespace {
 
 constexpr std::uint64_t kFuture = 0xf00d5eed;
-constexpr double kCpuFactors[] = {0.80, 0.87, 0.94, 1.0, 1.07, 1.15, 1.25, 1.4, 1.6, 2.0};
+constexpr double kCpuFactors[] = {1.0, 0.80, 0.87, 0.94, 1.07, 1.15, 1.25, 1.4, 1.6, 2.0};
 constexpr double kMemoryFactors[] = {1.05, 1.10, 1.15, 1.22, 1.35, 1.6};
 
 /// Runs the episodes; `step` moves a world on by one step.
@@ -33,7 +33,7 @@ int Oracle::horizon(const WorldCore& world) const {
   if (options_.horizon > 0) return options_.horizon;
   const NodeParameters& p = world.pair().parameters();
   const double able = p.cores / world.pair().service_s(world.pair().environment().top_khz());
-  return std::clamp(2 + static_cast<int>(4 * world.node().backlog / able), 2, 8);
+  return std::clamp(4 + static_cast<int>(4 * world.node().backlog / able), 4, 8);
 }
 
 double Oracle::value(const WorldCore& world, std::span<const double> knobs, int horizon) const {
@@ -61,13 +61,25 @@ OracleChoice Oracle::decide(const WorldCore& world) const {
     auto& c = choice.candidates[static_cast<std::size_t>(choice.size)];
     c.knobs = knobs;
     c.value = value(world, c.knobs, steps);
-    if (c.value > choice.action().value) choice.best = choice.size;
+    // The first candidate is to stay.
+    const double lead = choice.best == 0 ? options_.worth : 0;
+    if (c.value > choice.action().value + lead) choice.best = choice.size;
     ++choice.size;
   };
   if (world.task() == Task::CpuFrequency) {
+    const KnobRange range = pair.range(KnobKind::CpuFrequency);
     for (int level = 0; level < kFrequencyLevels; ++level) {
-      consider({level_to_khz(level, pair.steps(), pair.range(KnobKind::CpuFrequency)), 0});
-      choice.candidates[static_cast<std::size_t>(level)].action[0] = static_cast<float>(level);
+      auto& c = choice.candidates[static_cast<std::size_t>(choice.size++)];
+      c.knobs = {level_to_khz(level, pair.steps(), range), 0};
+      c.action[0] = static_cast<float>(level);
+      c.value = value(world, c.knobs, steps);
+    }
+    const int now = khz_to_level(world.in_force()[0], range);
+    choice.best = now;
+    const double stay = choice.action().value;
+    for (int level = 0; level < kFrequencyLevels; ++level) {
+      const double v = choice.candidates[static_cast<std::size_t>(level)].value;
+      if (v > stay + options_.worth && v > choice.action().value) choice.best = level;
     }
     return choice;
   }

@@ -14,8 +14,11 @@
 namespace flash {
 
 struct OracleOptions {
-  int horizon = 0;  // steps looked ahead; 0: what fits the backlog, 2 when there is none, up to 8
-  int futures = 2;  // sampled futures, common to all candidates
+  int horizon = 0;  // steps looked ahead; 0: what fits the backlog, 4 when there is none, up to 8
+  int futures = 4;  // sampled futures, common to all candidates; 2 for labels
+  /// Staying is left only for a plan that is better by this much per step: sampled futures differ by chance,
+  /// and reversals cost the flap budget.
+  double worth = 0.005;
 };
 
 struct OracleChoice {

@@ -7,6 +7,7 @@
 
 #include "policy/fallback_frequency.h"
 #include "policy/learning_view.h"
+#include "sim/noise.h"
 
 namespace flash {
 namespace {
@@ -14,10 +15,13 @@ namespace {
 constexpr std::uint64_t kFewRequests = 20;  // collectors/statsd_collector.h
 constexpr std::uint64_t kReadings = 0x5ead1e55;
 constexpr int kWarmUp = 2;
+/// So that the reward knows what the work gains from frequency (it is measured by changes), as after a while
+/// of anybody's control.
+constexpr int kFrequencyWarmUp = 8;
 
 /// A counter's reading: relative noise of this size.
 double read(double value, double noise, Random& random) {
-  return value * std::max(0.0, 1 + noise * random.normal());
+  return value * std::max(0.0, 1 + noise * bell(random.next()));
 }
 
 }  // namespace
@@ -28,7 +32,6 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
   random_ = Random(seed);
   offset_s_ = offset_s;
   Random start = Random(seed).fork(~0ULL);
-  const double spread = start.uniform();
   if (task() == Task::ResourceLimits) {
     const KnobRange cpu = pair.range(KnobKind::CpuLimit), memory = pair.range(KnobKind::MemoryLimit);
     const double busy = pair.rate_at(offset_s) * pair.service_s(pair.environment().top_khz());
@@ -37,12 +40,16 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
     in_force_[1] = std::clamp(pair.parameters().resident_bytes * std::exp(start.uniform(0.05, 1.2)),
                               memory.lower, memory.upper);
   } else {
-    in_force_[0] = level_to_khz(static_cast<int>(spread * kFrequencyLevels), pair.steps(),
-                                pair.range(KnobKind::CpuFrequency));
-    khz_before_ = in_force_[0];
     // RAPL's highest reading is known from before, as flashd knows it.
     const Environment& e = pair.environment();
     if (pair.options().rapl) highest_power_ = e.power.max_w;
+    for (int i = 0; i < kFrequencyWarmUp; ++i) {
+      khz_before_ = in_force_[0];
+      in_force_[0] = level_to_khz(static_cast<int>(start.below(kFrequencyLevels)), pair.steps(),
+                                  pair.range(KnobKind::CpuFrequency));
+      pass(i > 0);
+    }
+    return;
   }
   for (int i = 0; i < kWarmUp; ++i) pass(false);
 }
