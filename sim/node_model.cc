@@ -254,8 +254,18 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
   if (mixture.total() > 0) {
     t.mean_ms = 1000 * mixture.mean();
     t.p50_ms = 1000 * mixture.exceeded_by(0.5);
-    const double n = std::max(1.0, t.completed > 0 ? t.completed : mixture.total());
-    t.p99_ms = 1000 * mixture.exceeded_by(share_above_p99(n, rank_a, rank_b));
+    const double n = std::max(1.0, t.completed);
+    if (n < kFewRequests) {
+      // The greatest and the second of n uniforms.
+      const double first = std::log(unit_open(rank_a)) / n;
+      const double second = n > 1 ? first + std::log(unit_open(rank_b)) / (n - 1) : first;
+      t.top_ms[0] = 1000 * mixture.exceeded_by(std::clamp(1 - std::exp(first), 1e-6, 1 - 1e-6));
+      t.top_ms[1] =
+          n > 1 ? 1000 * mixture.exceeded_by(std::clamp(1 - std::exp(second), 1e-6, 1 - 1e-6)) : t.top_ms[0];
+      t.p99_ms = t.top_ms[1];
+    } else {
+      t.p99_ms = 1000 * mixture.exceeded_by(share_above_p99(n, rank_a, rank_b));
+    }
   }
   if (s.restart_s > 0) --s.restart_s;
   memory(p, settings.memory_limit, most_in_system, s, t);

@@ -26,6 +26,9 @@ struct NodeParameters {
   double queue_limit = 512;
 };
 
+/// Below so many samples a tick borrows those of earlier ticks (collectors/statsd_collector.h, few_requests).
+inline constexpr int kFewRequests = 20;
+
 struct NodeState {
   double backlog = 0;         // requests that wait or are being served at the end of the tick
   double completed_part = 0;  // of a request
@@ -55,7 +58,9 @@ struct NodeTick {
   bool oom_killed = false;
   double arrivals = 0, completed = 0, refused = 0;  // requests
   double work = 0;                                  // requests' worth of work done, parts included
-  double mean_ms = 0, p50_ms = 0, p99_ms = 0;
+  double mean_ms = 0, p50_ms = 0;
+  double p99_ms = 0;      // as a collector reports it: the floor(0.99 (n - 1))-th of n samples from below
+  double top_ms[2] = {};  // of a tick of fewer than kFewRequests: its slowest and second slowest request
 };
 
 /// One second. `rate` is what is demanded, requests per second. All chance is the `random` stream of this

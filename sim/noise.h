@@ -14,6 +14,11 @@ inline double unit(std::uint64_t bits) {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
+/// (0, 1).
+inline double unit_open(std::uint64_t bits) {
+  return (static_cast<double>(bits >> 12) + 0.5) * 0x1.0p-52;
+}
+
 /// About standard normal from one draw: four uniforms of 16 bits (Irwin-Hall), within 3.5 standard
 /// deviations.
 inline double bell(std::uint64_t bits) {

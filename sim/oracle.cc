@@ -7,8 +7,17 @@ namespace flash {
 namespace {
 
 constexpr std::uint64_t kFuture = 0xf00d5eed;
+constexpr int kSeen_s = 8;
 constexpr double kCpuFactors[] = {1.0, 0.80, 0.87, 0.94, 1.07, 1.15, 1.25, 1.4, 1.6, 2.0};
 constexpr double kMemoryFactors[] = {1.05, 1.10, 1.15, 1.22, 1.35, 1.6};
+
+/// FNV-1a: pairs of a pool do not share their chance.
+std::uint64_t name_hash(const Pair& pair) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const std::string* name : {&pair.application().name, &pair.environment().name})
+    for (const char c : *name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
 
 /// Runs the episodes; `step` moves a world on by one step.
 template <class Step>
@@ -16,7 +25,7 @@ double run(const Pair& pair, const EvaluationOptions& o, bool with_fallback, Ste
   double sum = 0;
   for (int e = 0; e < o.episodes; ++e) {
     World world;
-    const Random random = Random(o.seed).fork(static_cast<std::uint64_t>(e));
+    const Random random = Random(o.seed).fork(name_hash(pair)).fork(static_cast<std::uint64_t>(e));
     world.reset(pair, o.offset_s + e * o.offset_step_s, random.fork(0).state(), with_fallback);
     Random chance = random.fork(1);
     for (int t = 0; t < o.warm_up + o.steps; ++t) {
@@ -89,10 +98,16 @@ OracleChoice Oracle::decide(const WorldCore& world) const {
   const double bytes = std::clamp(used * margin, memory.lower, memory.upper);
   for (double factor : kCpuFactors)
     consider({std::clamp(world.in_force()[0] * factor, cpu.lower, cpu.upper), bytes});
-  // What the load ahead asks for, if a step may go there.
-  const double asked = pair.rate_at(world.time_s()) * pair.service_s(pair.environment().top_khz()) /
-                       pair.rule().cpu.target_utilization;
-  for (double factor : {0.9, 1.0, 1.15}) consider({std::clamp(asked * factor, cpu.lower, cpu.upper), bytes});
+  // What the load ahead asks for, if a step may go there: of the next second, and of the highest of the next
+  // ones.
+  const double per_request =
+      pair.service_s(pair.environment().top_khz()) / pair.rule().cpu.target_utilization;
+  const double next = pair.rate_at(world.time_s()) * per_request;
+  double highest = next;
+  for (int t = 1; t < kSeen_s; ++t)
+    highest = std::max(highest, pair.rate_at(world.time_s() + t) * per_request);
+  for (double asked : {0.9 * next, next, 1.15 * next, highest, 1.4 * highest, 2 * highest})
+    consider({std::clamp(asked, cpu.lower, cpu.upper), bytes});
   const double cores = choice.action().knobs[0];
   for (double factor : kMemoryFactors)
     if (factor != margin) consider({cores, std::clamp(used * factor, memory.lower, memory.upper)});
@@ -112,7 +127,7 @@ double mean_reward(const Pair& pair, const EvaluationOptions& options, const Wor
   });
 }
 
-Yardsticks yardsticks(const Pair& pair, const EvaluationOptions& options) {
+static Yardsticks measured(const Pair& pair, const EvaluationOptions& options) {
   const bool limits = pair.task() == Task::ResourceLimits;
   Yardsticks y;
   y.random = run(pair, options, false, [&](World& w, Random& chance) {
@@ -125,8 +140,8 @@ Yardsticks yardsticks(const Pair& pair, const EvaluationOptions& options) {
   });
   y.rule = run(pair, options, true, [](World& w, Random&) { w.step_fallback(); });
   const Oracle oracle(options.oracle);
-  y.oracle = run(pair, options, false,
-                 [&](World& w, Random&) { w.step_knobs(oracle.decide(w.core()).action().knobs); });
+  y.rolling = run(pair, options, false,
+                  [&](World& w, Random&) { w.step_knobs(oracle.decide(w.core()).action().knobs); });
 
   const auto fixed = [&](std::array<double, kMaxActionDim> knobs) {
     const double r = run(pair, options, false, [&](World& w, Random&) { w.step_knobs(knobs); });
@@ -154,6 +169,12 @@ Yardsticks yardsticks(const Pair& pair, const EvaluationOptions& options) {
     for (int i = 0; i < kPoints; ++i)
       fixed({std::clamp(centre * (0.76 + 0.02 * i), cpu.lower, cpu.upper), y.fixed[1]});
   }
+  return y;
+}
+
+Yardsticks yardsticks(const Pair& pair, const EvaluationOptions& options) {
+  Yardsticks y = measured(pair, options);
+  y.oracle = std::max(y.rolling, y.best_fixed);
   return y;
 }
 

@@ -18,7 +18,7 @@ struct OracleOptions {
   int futures = 4;  // sampled futures, common to all candidates; 2 for labels
   /// Staying is left only for a plan that is better by this much per step: sampled futures differ by chance,
   /// and reversals cost the flap budget.
-  double worth = 0.005;
+  double worth = 0.01;
 };
 
 struct OracleChoice {
@@ -60,7 +60,10 @@ struct EvaluationOptions {
 
 /// Mean rewards per step.
 struct Yardsticks {
-  double random = 0, rule = 0, best_fixed = 0, oracle = 0;
+  double random = 0, rule = 0;
+  double best_fixed = 0;  // the constant setting that is best in hindsight over these episodes
+  double rolling = 0;     // Oracle::decide at each step
+  double oracle = 0;      // the better of rolling and best_fixed: the limit that scores are measured by
   std::array<double, kMaxActionDim> fixed{};  // knob values of best_fixed
   double score(double reward) const { return (reward - random) / (oracle - random); }
 };

@@ -12,12 +12,10 @@
 namespace flash {
 namespace {
 
-constexpr std::uint64_t kFewRequests = 20;  // collectors/statsd_collector.h
 constexpr std::uint64_t kReadings = 0x5ead1e55;
-constexpr int kWarmUp = 2;
-/// So that the reward knows what the work gains from frequency (it is measured by changes), as after a while
-/// of anybody's control.
-constexpr int kFrequencyWarmUp = 8;
+/// Ticks before the first state, so that few requests can be judged, and so that the reward knows what the
+/// work gains from frequency (which changes measure), as after a while of anybody's control.
+constexpr int kWarmUp = 10;
 
 /// A counter's reading: relative noise of this size.
 double read(double value, double noise, Random& random) {
@@ -25,6 +23,42 @@ double read(double value, double noise, Random& random) {
 }
 
 }  // namespace
+
+Sample BorrowedLatency::p99(const NodeTick& tick, std::uint64_t bits) {
+  const Sample missing = Sample::missing();
+  const int n = static_cast<int>(tick.completed);
+  Recent& mine = recent_[static_cast<std::size_t>(next_)];
+  Sample result = missing;
+  if (n >= kFewRequests) {
+    result = Sample::good(tick.p99_ms);
+  } else if (n > 0) {
+    float top[2] = {static_cast<float>(tick.top_ms[0]), n > 1 ? static_cast<float>(tick.top_ms[1]) : 0.0F};
+    float samples = static_cast<float>(n);
+    // The slot `next_` holds the oldest of ten: not looked at where it is out of reach.
+    for (int back = 1; back <= kLookBack && samples < kFewRequests; ++back) {
+      const Recent& r = recent_[static_cast<std::size_t>((next_ + kLookBack - back) % kLookBack)];
+      if (r.samples <= 0) continue;
+      const float taken = std::min(r.samples, kFewRequests - samples);
+      for (int i = 0; i < (r.samples > 1 ? 2 : 1); ++i) {
+        const float chance = static_cast<float>((bits = bits * 6364136223846793005ULL + 1) >> 40) * 0x1p-24F;
+        if (chance * r.samples >= taken) continue;
+        if (r.top_ms[i] > top[0]) {
+          top[1] = top[0];
+          top[0] = r.top_ms[i];
+        } else {
+          top[1] = std::max(top[1], r.top_ms[i]);
+        }
+      }
+      samples += taken;
+    }
+    result = {samples > 1 ? top[1] : top[0], samples < kFewRequests ? Validity::Degraded : Validity::Good};
+  }
+  mine.samples = static_cast<float>(n);
+  mine.top_ms[0] = static_cast<float>(n < kFewRequests ? tick.top_ms[0] : tick.p99_ms * 1.1);
+  mine.top_ms[1] = static_cast<float>(n < kFewRequests ? tick.top_ms[1] : tick.p99_ms);
+  next_ = (next_ + 1) % kLookBack;
+  return result;
+}
 
 void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
   *this = WorldCore();
@@ -43,7 +77,7 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
     // RAPL's highest reading is known from before, as flashd knows it.
     const Environment& e = pair.environment();
     if (pair.options().rapl) highest_power_ = e.power.max_w;
-    for (int i = 0; i < kFrequencyWarmUp; ++i) {
+    for (int i = 0; i < kWarmUp; ++i) {
       khz_before_ = in_force_[0];
       in_force_[0] = level_to_khz(static_cast<int>(start.below(kFrequencyLevels)), pair.steps(),
                                   pair.range(KnobKind::CpuFrequency));
@@ -143,11 +177,9 @@ void WorldCore::observe(const NodeTick& t, const NodeSettings& settings) {
     o[Signal::Power] =
         Sample::good(read(e.power.idle_w + (e.power.max_w - e.power.idle_w) * busy, e.noise, random));
   }
-  // What the StatsD collector says of a tick: no latency without a request, an uncertain p99 of few.
-  if (t.completed > 0) {
-    o[Signal::LatencyP50] = Sample::good(t.p50_ms);
-    o[Signal::LatencyP99] = {t.p99_ms, t.completed < kFewRequests ? Validity::Degraded : Validity::Good};
-  }
+  // What the StatsD collector says of a tick: no latency without a request.
+  if (t.completed > 0) o[Signal::LatencyP50] = Sample::good(t.p50_ms);
+  o[Signal::LatencyP99] = latency_.p99(t, random.next());
   o[Signal::RequestRate] = Sample::good(t.completed);
   o[Signal::ErrorRate] = Sample::good(t.refused);
   o[Signal::NodeCpuUsage] = Sample::good(used);

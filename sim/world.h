@@ -19,6 +19,24 @@
 
 namespace flash {
 
+/// What the StatsD collector reports as p99 where a tick has few requests: the newest kFewRequests samples of
+/// this tick and at most ten before it. Of each such tick its two slowest requests are kept; of a tick that
+/// lends only a part of its samples, each of the two is in that part by chance.
+class BorrowedLatency {
+ public:
+  /// Of the tick just passed; updates the memory.
+  Sample p99(const NodeTick& tick, std::uint64_t bits);
+
+ private:
+  struct Recent {
+    float samples = 0;
+    float top_ms[2] = {};
+  };
+  static constexpr int kLookBack = 10;
+  std::array<Recent, kLookBack> recent_{};  // a ring
+  int next_ = 0;
+};
+
 /// Everything that a step changes, but for the fallback's memory. Trivially copied: the oracle looks ahead on
 /// copies.
 class WorldCore {
@@ -66,6 +84,7 @@ class WorldCore {
   double khz_before_ = 0, highest_power_ = 0, gain_ = std::numeric_limits<double>::quiet_NaN();
   std::array<FlapRecord, 2> flaps_;
   GrowthRoom growth_;
+  BorrowedLatency latency_;
   Observation now_, before_;
   StateVector state_;
   Reward reward_;
