@@ -35,10 +35,10 @@ constexpr int kLoadScenario = 6;
 
 constexpr double kUpdateGrowthMax = 2;
 
-double segments_us(std::span<const SegmentUse> segments) {
+double segments_us(std::span<const SegmentUse> segments, double hot_mib) {
   double us = 0;
   for (const auto& use : segments) {
-    const UnitCost unit = unit_cost(*use.segment, use.payload);
+    const UnitCost unit = unit_cost(*use.segment, use.payload, hot_mib);
     us += use.count * (unit.cpu_us + unit.off_cpu_us);
   }
   return us;
@@ -83,12 +83,13 @@ Application updated(const Application& application, int scenario) {
   }
   // A matrix product of thrice the dimension takes 27 times as long, at the same load and objective: nothing
   // that is decided about such an application would matter any more.
-  const double before_us = segments_us(application.segments);
-  const double after_us = segments_us(result.segments);
+  const double hot_mib = application.memory_mib * application.hot_share;
+  const double before_us = segments_us(application.segments, hot_mib);
+  const double after_us = segments_us(result.segments, hot_mib);
   if (after_us > kUpdateGrowthMax * before_us) {
     double changed_us = 0;
     for (const auto* use : changed) {
-      changed_us += segments_us({use, 1});
+      changed_us += segments_us({use, 1}, hot_mib);
     }
     const double kept = (kUpdateGrowthMax * before_us - (after_us - changed_us)) / changed_us;
     for (auto* use : changed) {
@@ -103,12 +104,13 @@ RequestCost request_cost(const Application& application) {
   constexpr double kHttpUs = 35;
   constexpr double kMemoryUsPerKib = 0.34;
   constexpr double kTouchStallUs = 0.045;
-  const double hot_pages = application.memory_mib * application.hot_share * 1024 * 1024 / kPageBytes;
+  const double hot_mib = application.memory_mib * application.hot_share;
+  const double hot_pages = hot_mib * 1024 * 1024 / kPageBytes;
   RequestCost cost;
   cost.cycles = (kHttpUs + kMemoryUsPerKib * application.memory_per_request_kib) * 1e-6 * kReferenceHz;
   cost.stall_s = hot_pages / kCallsPerRound * kTouchStallUs * 1e-6;
   for (const auto& use : application.segments) {
-    const UnitCost unit = unit_cost(*use.segment, use.payload);
+    const UnitCost unit = unit_cost(*use.segment, use.payload, hot_mib);
     cost.cycles += use.count * (unit.cpu_us - unit.stall_us) * 1e-6 * kReferenceHz;
     cost.stall_s += use.count * unit.stall_us * 1e-6;
     cost.off_cpu_s += use.count * unit.off_cpu_us * 1e-6;

@@ -60,7 +60,7 @@ double payload_of(const Segment& segment, bool large, Draw& draw) {
 }
 
 /// How often the segments of a group are done so that together they take `wanted_us`.
-void share_out(std::vector<SegmentUse*>& group, double wanted_us, bool by_wait, Draw& draw) {
+void share_out(std::vector<SegmentUse*>& group, double wanted_us, bool by_wait, double hot_mib, Draw& draw) {
   std::vector<double> weights;
   double sum = 0;
   for (std::size_t i = 0; i < group.size(); ++i) {
@@ -68,10 +68,12 @@ void share_out(std::vector<SegmentUse*>& group, double wanted_us, bool by_wait, 
     sum += weights.back();
   }
   for (std::size_t i = 0; i < group.size(); ++i) {
-    const UnitCost unit = unit_cost(*group[i]->segment, group[i]->payload);
+    const UnitCost unit = unit_cost(*group[i]->segment, group[i]->payload, hot_mib);
     const double unit_us = by_wait ? unit.off_cpu_us : unit.cpu_us;
+    // How long a disk takes differs between machines by far more than how long a processor does.
+    const double most = by_wait ? 8 : 1e6;
     group[i]->count =
-        static_cast<int>(std::clamp(std::round(wanted_us * weights[i] / sum / unit_us), 1.0, 1e6));
+        static_cast<int>(std::clamp(std::round(wanted_us * weights[i] / sum / unit_us), 1.0, most));
   }
 }
 
@@ -103,7 +105,7 @@ void draw_segments(Application& application, Draw& draw) {
     application.segments.push_back({&segment, payload_of(segment, large, draw), 1});
   };
   if (memory_share > 0 && !any(is_memory_bound)) {
-    add(is_memory_bound);
+    add([](const Segment& s) { return s.profile.stall_share > 0.8; });  // the widest range of stalls
   }
   const auto computes = [](const Segment& s) { return !is_memory_bound(s) && !waits(s); };
   if (!any(computes)) {
@@ -118,10 +120,11 @@ void draw_segments(Application& application, Draw& draw) {
                                      : computing)
         .push_back(&use);
   }
+  const double hot_mib = application.memory_mib * application.hot_share;
   const double share = memory_bound.empty() ? 0 : std::max(memory_share, 0.1);
-  share_out(computing, cpu_us * (1 - share), false, draw);
-  share_out(memory_bound, cpu_us * share, false, draw);
-  share_out(waiting, wait_us, true, draw);
+  share_out(computing, cpu_us * (1 - share), false, hot_mib, draw);
+  share_out(memory_bound, cpu_us * share, false, hot_mib, draw);
+  share_out(waiting, wait_us, true, hot_mib, draw);
 }
 
 /// `peak`: requests per second that the trace reaches.
@@ -152,11 +155,11 @@ Application generate_application(std::uint64_t seed, std::uint64_t n) {
   Draw draw(seed, n);
   Application a;
   a.name = "app-" + std::to_string(seed) + "-" + std::to_string(n);
+  a.memory_mib = rounded(draw.log_uniform(32, 512), 3);
+  a.hot_share = rounded(draw.uniform(0.1, 0.95), 2);
   draw_segments(a, draw);
   const int worker_choices[] = {1, 2, 4, 8};
   a.workers = draw.one_of(worker_choices);
-  a.memory_mib = rounded(draw.log_uniform(32, 512), 3);
-  a.hot_share = rounded(draw.uniform(0.1, 0.95), 2);
   a.memory_per_request_kib = rounded(draw.log_uniform(16, 1024), 2);
   a.service_cv = rounded(draw.log_uniform(0.05, 1.5), 2);
   a.burst = draw.chance(0.3) ? 1 : rounded(draw.log_uniform(1.2, 30), 2);

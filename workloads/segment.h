@@ -18,6 +18,9 @@ namespace flash {
 /// Nominal frequency of the core that the profiles were measured on (docs/APPLICATIONS.md names it).
 inline constexpr double kReferenceHz = 2.3e9;
 
+/// Memory that the table segments walked when their profiles were measured.
+inline constexpr double kCalibratedHotMib = 64;
+
 /// Buffers a segment keeps between units, so that a unit measures work and not allocation. They only grow:
 /// units of different payloads may alternate.
 struct SegmentScratch {
@@ -64,7 +67,8 @@ struct UnitCost {
   double stall_us = 0;
   double off_cpu_us = 0;
 };
-UnitCost unit_cost(const Segment& segment, double payload);
+/// `hot_mib`: the memory that table segments walk; the profiles are of kCalibratedHotMib.
+UnitCost unit_cost(const Segment& segment, double payload, double hot_mib = kCalibratedHotMib);
 
 std::span<const Segment> segments();
 Parsed<const Segment*> find_segment(std::string_view name);

@@ -105,8 +105,8 @@ TEST(RequestCost, AddsTheSegmentsTimesTheirCounts) {
   Application idle = app;
   idle.segments.clear();
   const RequestCost beside = request_cost(idle);
-  const UnitCost json = unit_cost(*app.segments[0].segment, 500);
-  const UnitCost lookup = unit_cost(*app.segments[1].segment, app.segments[1].payload);
+  const UnitCost json = unit_cost(*app.segments[0].segment, 500, 25);
+  const UnitCost lookup = unit_cost(*app.segments[1].segment, app.segments[1].payload, 25);
   const RequestCost cost = request_cost(app);
   EXPECT_NEAR((cost.cycles - beside.cycles) / kReferenceHz * 1e6,
               3 * (json.cpu_us - json.stall_us) + lookup.cpu_us - lookup.stall_us, 1e-9);

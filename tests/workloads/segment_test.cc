@@ -62,6 +62,22 @@ TEST(Segments, CostGrowsWithThePayload) {
   }
 }
 
+TEST(Segments, WaitLessForLessMemory) {
+  const Segment& lookup = *std::get<const Segment*>(find_segment("table-lookup"));
+  const double compute_us = unit_cost(lookup, 500, 0).cpu_us;
+  double before = 0;
+  for (const double mib : {0.01, 0.5, 2.0, 8.0, 10.0, 64.0, 100.0, 256.0}) {
+    const UnitCost cost = unit_cost(lookup, 500, mib);
+    EXPECT_GE(cost.stall_us, before) << mib;
+    EXPECT_NEAR(cost.cpu_us - cost.stall_us, compute_us, 1e-9) << mib;
+    before = cost.stall_us;
+  }
+  EXPECT_EQ(unit_cost(lookup, 500, 1e6).stall_us, before);
+  EXPECT_EQ(unit_cost(lookup, 500, 0).stall_us, 0);
+  EXPECT_NEAR(unit_cost(lookup, 500).stall_us / unit_cost(lookup, 500).cpu_us, lookup.profile.stall_share,
+              1e-9);
+}
+
 TEST(Segments, TakeEveryPayloadThatApplicationsMayAsk) {
   // The smallest ones, and another than before with the same scratch.
   for (const auto& segment : segments()) {
