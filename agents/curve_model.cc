@@ -178,6 +178,17 @@ class Process {
     }
   }
 
+  /// Posterior means of `curves` (training instances) in a configuration, kept: the grids of instances are
+  /// alike.
+  const Vector& learned(const std::vector<Curve>& curves, const double* configuration) {
+    const Vector key(configuration, configuration + kernel_.everywhere.size());
+    const auto [it, fresh] = learned_.try_emplace(key);
+    if (fresh)
+      for (const Curve& c : curves)
+        it->second.push_back(mean_at({configuration, c.instance, c.application, c.context.data()}));
+    return it->second;
+  }
+
   Kernel& kernel() { return kernel_; }
   const Kernel::Values& values() const { return values_; }
 
@@ -188,6 +199,7 @@ class Process {
   Vector y_;
   double mean_ = 0;
   Matrix u_, alpha_, weights_;
+  std::map<Vector, Vector> learned_;
 };
 
 struct CurveModel::Impl {
@@ -248,14 +260,16 @@ struct CurveModel::Impl {
   /// What is the same for all mixtures: component curves at the runs of interest, known ones first.
   struct Components {
     std::vector<Vector> learned, known;
-    Vector learned_share;  // 1 / instances of its application: applications count alike
-    Vector distance;       // squared, between contexts
+    Vector learned_share;   // 1 / instances of its application: applications count alike
+    Vector distance;        // squared, between contexts
+    std::size_t count = 0;  // of runs of interest
     Vector process_mean;
     Matrix process_covariance, configurations;
     int applications = 0;
   };
-  Components components(const Process& p, const Curve& c, const std::vector<std::size_t>& runs,
-                        int without) const;
+  /// `without`: the application that `p` does not know. `process`: with the process's own joint posterior.
+  Components components(Process& p, const Curve& c, const std::vector<std::size_t>& runs, int without,
+                        bool process) const;
   Vector answer(const Process& p, const Components& components, const Vector& ln_known,
                 const CurveMixture& mixture) const;
 };
@@ -421,35 +435,32 @@ void CurveModel::Impl::search(Random& random) {
   process->condition();
 }
 
-CurveModel::Impl::Components CurveModel::Impl::components(const Process& p, const Curve& c,
-                                                          const std::vector<std::size_t>& runs,
-                                                          int without) const {
+CurveModel::Impl::Components CurveModel::Impl::components(Process& p, const Curve& c,
+                                                          const std::vector<std::size_t>& runs, int without,
+                                                          bool with_process) const {
   Components out;
   Curve at;  // the runs of interest alone
   for (std::size_t r : runs) at.configurations.push_back(c.configurations[r]);
   at.context = c.context;
   std::vector<Point> points;
   for (std::size_t r = 0; r < runs.size(); ++r) points.push_back(at.point(r));
-  p.joint(points, out.process_mean, out.process_covariance);
+  out.count = runs.size();
+  if (with_process) p.joint(points, out.process_mean, out.process_covariance);
   std::map<int, int> members;
   for (const Curve& other : curves)
     if (other.application != without) ++members[other.application];
   out.applications = static_cast<int>(members.size());
-  for (const Curve& other : curves) {
+  for (std::size_t o = 0; o < curves.size(); ++o) {
+    const Curve& other = curves[o];
     if (other.application == without) continue;
     Vector shape;
-    for (Point point : points) {
-      point.instance = other.instance;
-      point.application = other.application;
-      point.context = other.context.data();
-      shape.push_back(p.mean_at(point));
-    }
+    for (const Point& point : points) shape.push_back(p.learned(curves, point.configuration)[o]);
     out.learned.push_back(std::move(shape));
     out.learned_share.push_back(1.0 / members[other.application]);
     double squares = 0;
-    for (std::size_t d = 0; d < c.context.size(); ++d) {
+    for (std::size_t d = 1; d < c.context.size(); ++d) {  // the level: answer(), in the known configurations
       const double off = c.context[d] - other.context[d];
-      squares += off * off / static_cast<double>(c.context.size());
+      squares += off * off / static_cast<double>(c.context.size() - 1);
     }
     out.distance.push_back(squares);
   }
@@ -467,7 +478,7 @@ CurveModel::Impl::Components CurveModel::Impl::components(const Process& p, cons
 
 Vector CurveModel::Impl::answer(const Process& p, const Components& c, const Vector& ln_known,
                                 const CurveMixture& mixture) const {
-  const std::size_t m = ln_known.size(), n = c.process_mean.size();
+  const std::size_t m = ln_known.size(), n = c.count;
   std::vector<Vector> means;
   std::vector<Vector> deviations;
   Vector log_weight;
@@ -484,8 +495,9 @@ Vector CurveModel::Impl::answer(const Process& p, const Components& c, const Vec
     if (const auto on = condition_on(c.process_covariance, m, p.values().noise))
       add(*on, c.process_mean, std::abs(mixture.process));
   if (mixture.process >= 0) {
+    const double width = mixture.deviation;
     Matrix k = c.configurations;
-    for (double& v : k.values) v = v * mixture.deviation * mixture.deviation + kLevel * kLevel;
+    for (double& v : k.values) v = v * width * width + kLevel * kLevel;
     if (const auto on = condition_on(k, m, std::max(p.values().noise, 1e-3) + p.values().configuration)) {
       // A component's own level says nothing: it is moved to the mean of the known runs first.
       const auto moved = [&](Vector curve) {
@@ -495,9 +507,13 @@ Vector CurveModel::Impl::answer(const Process& p, const Components& c, const Vec
         return curve;
       };
       Vector share;
-      for (std::size_t j = 0; j < c.learned.size(); ++j)
+      for (std::size_t j = 0; j < c.learned.size(); ++j) {
+        double level = 0;
+        for (std::size_t i = 0; i < m; ++i) level += (ln_known[i] - c.learned[j][i]) / static_cast<double>(m);
+        level /= context_scale[0];
         share.push_back(std::log(c.learned_share[j]) -
-                        0.5 * c.distance[j] * mixture.nearness * mixture.nearness);
+                        0.5 * (c.distance[j] + level * level) * mixture.nearness * mixture.nearness);
+      }
       if (!share.empty()) {
         const double all = log_sum(share);
         for (std::size_t j = 0; j < c.learned.size(); ++j)
@@ -524,9 +540,9 @@ Vector CurveModel::Impl::answer(const Process& p, const Components& c, const Vec
 /// for each number of known runs.
 void CurveModel::Impl::choose(Random& random) {
   std::vector<CurveMixture> candidates{{0, 0, 0, -1}};
-  for (double deviation : {0.05, 0.15, 0.3})
-    for (double nearness : {0.0, 1.0})
-      for (double known : {0.0, 0.5, 2.0})
+  for (double deviation : {0.05, 0.15})
+    for (double nearness : {0.0, 1.0, 2.0})
+      for (double known : {0.0, 0.5, 2.0, 4.0})
         for (double process_weight : {0.0, 1.0})
           candidates.push_back({deviation, nearness, known, process_weight});
   if (applications < 2) {
@@ -553,7 +569,7 @@ void CurveModel::Impl::choose(Random& random) {
             std::swap(order[r], order[r + random.below(order.size() - r)]);
           order.resize(wanted);
           const Curve c = curve_of(instance, std::span(order).first(m));
-          const Components parts = components(rest, c, order, left);
+          const Components parts = components(rest, c, order, left, true);
           Vector ln_known;
           for (std::size_t i = 0; i < m; ++i) ln_known.push_back(c.ln_time[order[i]]);
           for (std::size_t k = 0; k < candidates.size(); ++k) {
@@ -563,14 +579,17 @@ void CurveModel::Impl::choose(Random& random) {
               const double truth = instance.runs[order[m + j]].time;
               sum += std::abs(std::exp(got[j]) - truth) / truth;
             }
-            error[m - 1][k] += sum / static_cast<double>(got.size()) / members;
+            error[m - 1][k] += sum / static_cast<double>(got.size()) / members / options.inner_draws;
           }
         }
     }
   }
-  for (std::size_t m = 0; m < kMostKnown; ++m)
-    mixtures[m] = candidates[static_cast<std::size_t>(std::min_element(error[m].begin(), error[m].end()) -
-                                                      error[m].begin())];
+  for (std::size_t m = 0; m < kMostKnown; ++m) {
+    const Vector& e = error[m];
+    const auto best = static_cast<std::size_t>(std::min_element(e.begin(), e.end()) - e.begin());
+    mixtures[m] = candidates[best];
+    mixtures[m].inner_error = e[best] / applications;
+  }
 }
 
 CurveModel::CurveModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -610,8 +629,9 @@ std::vector<double> CurveModel::predict(const PerformanceInstance& instance,
   runs.insert(runs.end(), targets.begin(), targets.end());
   Vector ln_known;
   for (std::size_t k : known) ln_known.push_back(c.ln_time[k]);
-  const auto parts = impl_->components(*impl_->process, c, runs, -1);
-  Vector out = impl_->answer(*impl_->process, parts, ln_known, mixture(known.size()));
+  const CurveMixture& chosen = mixture(known.size());
+  const auto parts = impl_->components(*impl_->process, c, runs, -1, chosen.process != 0);
+  Vector out = impl_->answer(*impl_->process, parts, ln_known, chosen);
   for (double& v : out) v = std::exp(v);
   return out;
 }

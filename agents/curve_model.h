@@ -30,6 +30,7 @@ struct CurveMixture {
   double nearness = 0;  // how much more a component counts whose context is near: 1 / length scale; 0: not
   double known_shapes = 0;  // weight of all curves of known shape, in training applications
   double process = 1;       // weight of the process itself; < 0: it alone
+  double inner_error = 0;   // mean absolute percentage error on the applications that were left out
 };
 
 class CurveModel {

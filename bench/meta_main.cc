@@ -1,4 +1,4 @@
-// flash-bench-meta: the meta learner's experiments. Run as flash-bench rcs.
+// flash-bench-meta: the meta learner's experiments. Run as flash-bench rcs, flash-bench overhead.
 #include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/overhead.h"
 #include "bench/rcs.h"
 
 namespace flash::bench {
@@ -52,6 +53,8 @@ constexpr Option kRcs[] = {
      [](Arguments& a, std::string_view v) { return number<std::uint64_t>(v, 0, 1ULL << 40, a.rcs.seed); }},
     {"threads", "N", "repetitions at a time (default 2)",
      [](Arguments& a, std::string_view v) { return number(v, 1, 64, a.rcs.threads); }},
+    {"epochs", "N", "of the networks (default 200)",
+     [](Arguments& a, std::string_view v) { return number(v, 1, 100000, a.rcs.epochs); }},
     {"ours-only", "", "train no network: seconds instead of minutes",
      [](Arguments& a, std::string_view) { return a.rcs.ours_only = true; }},
     {"json", "", "print JSON", [](Arguments& a, std::string_view) { return a.json = true; }},
@@ -86,12 +89,41 @@ int rcs(const Arguments& a) {
   return 0;
 }
 
+constexpr Option kOverhead[] = {
+    {"json", "", "print JSON", [](Arguments& a, std::string_view) { return a.json = true; }},
+};
+
+int overhead(const Arguments& a) {
+  const auto measured = measure_overhead();
+  if (!measured) {
+    std::fprintf(stderr, "flash-bench: %s\n", measured.error().message().c_str());
+    return kExitFailure;
+  }
+  if (a.json) {
+    std::puts(measured->dump(2).c_str());
+    return 0;
+  }
+  const json& r = *measured;
+  std::printf("%s; kernel %s\n", r["blas"].get<std::string>().c_str(),
+              r["kernel"].get<std::string>().c_str());
+  for (const char* part : {"decision_us", "embedding_ms", "update_ms"}) {
+    std::printf("\n%s\n", part);
+    for (const auto& [name, value] : r[part].items())
+      if (value.is_number() && name != "checksum")
+        std::printf("  %-20s %10.3f\n", name.c_str(), value.get<double>());
+  }
+  std::printf("\nan embedding of 32 adds %.1f %% to a decision, libtorch's %.1f %%\n",
+              r["decision_us"]["added_pct"]["32"].get<double>(),
+              r["decision_us"]["added_pct"]["libtorch_32"].get<double>());
+  return 0;
+}
+
 struct Command {
   std::string_view name;
   std::span<const Option> options;
   int (*run)(const Arguments& a);
 };
-constexpr Command kCommands[] = {{"rcs", kRcs, rcs}};
+constexpr Command kCommands[] = {{"rcs", kRcs, rcs}, {"overhead", kOverhead, overhead}};
 
 void help(const Command& command) {
   std::printf("flash-bench %s [OPTION]...\n", std::string(command.name).c_str());

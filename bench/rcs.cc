@@ -107,7 +107,7 @@ Result<Outcome> repetition(const PerformanceSet& train, const PerformanceSet& te
     score("persistence", known, persistence);
     score("ours", known, [&](const auto& i, auto k, auto t) { return ours.predict(i, k, t); });
     const CurveMixture& m = ours.mixture(known);
-    out.mixture.push_back({m.deviation, m.nearness, m.known_shapes, m.process});
+    out.mixture.push_back({m.deviation, m.nearness, m.known_shapes, m.process, m.inner_error});
     if (o.ours_only) continue;
     std::vector<std::size_t> long_enough;
     for (std::size_t i : split.train)
@@ -118,6 +118,7 @@ Result<Outcome> repetition(const PerformanceSet& train, const PerformanceSet& te
       options.embedding = std::string_view(method) == "flash";
       options.raw = std::string_view(method) == "vanilla_raw";
       options.seed = seed;
+      options.epochs = o.epochs;
       start = now();
       FLASH_TRY(const FlashSizeless model, FlashSizeless::fit(train, long_enough, options));
       out.seconds[method] += since(start);

@@ -16,8 +16,9 @@ struct RcsOptions {
   std::string test;  // empty: half of the dataset's applications, drawn anew in each repetition
   int repeats = 10;
   std::uint64_t seed = 1;
-  int draws = 10;  // sets of known runs per test instance
+  int draws = 6;  // sets of known runs per test instance
   int threads = 2;
+  int epochs = 200;        // of the networks (FLASH Table 6)
   bool ours_only = false;  // what does not train a network: seconds instead of minutes
 };
 

@@ -1,5 +1,7 @@
 #include "meta/embedding_network.h"
 
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -111,6 +113,36 @@ at::Tensor EmbeddingNetwork::embed_gru(std::span<const Sequences* const> pairs) 
     mean = mean + at::mm(weight, gru_last_output(gru_spec_, gru_.parameters, x));  // O_T = 1/M sum_m H^m
   }
   return mlp(fc_, mean.contiguous()) * known;
+}
+
+at::Tensor EmbeddingNetwork::embed(const Sequences& pair, Kept& kept) const {
+  const at::NoGradGuard no_gradients;
+  const Sequences* one = &pair;
+  if (options_.kind != EncoderKind::Gru || pair.ids.size() != static_cast<std::size_t>(pair.count) ||
+      pair.count == 0)
+    return embed({&one, 1});
+  TORCH_CHECK(pair.features == features_, "sequences of ", pair.features, " features, not ", features_);
+  Kept now;
+  at::Tensor mean = at::zeros({1, gru_spec_.outputs()});
+  for (int n = 0; n < pair.count; ++n) {
+    const auto i = static_cast<std::size_t>(n);
+    auto found = kept.extract(pair.ids[i]);
+    if (found.empty()) {
+      at::Tensor x = at::empty({pair.lengths[i], 1, features_});
+      for (int t = 0; t < pair.lengths[i]; ++t)
+        normalise(pair.x.data() + std::int64_t{t * pair.count + n} * features_,
+                  x.data_ptr<float>() + std::int64_t{t} * features_, features_);
+      const at::Tensor h = gru_last_output(gru_spec_, gru_.parameters, x);
+      now.emplace(pair.ids[i], std::vector<float>(h.data_ptr<float>(), h.data_ptr<float>() + h.numel()));
+    } else {
+      now.insert(std::move(found));
+    }
+    const std::vector<float>& h = now.at(pair.ids[i]);
+    for (std::size_t d = 0; d < h.size(); ++d)
+      mean.data_ptr<float>()[d] += h[d] / static_cast<float>(pair.count);
+  }
+  kept = std::move(now);
+  return mlp(fc_, mean);
 }
 
 /// All steps of all pairs are the rows of one batch.

@@ -5,7 +5,8 @@
 
 #include <ATen/ATen.h>
 
-#include <memory>
+#include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,12 @@ class EmbeddingNetwork {
   /// e [P, options.embedding] of P pairs; gradients flow to the parameters unless at::NoGradGuard. Padding
   /// and missing trajectories change nothing. A pair without sequences has the embedding 0.
   at::Tensor embed(std::span<const Sequences* const> pairs) const;
+
+  /// The recurrent layer's output of single sequences, by Sequences::ids.
+  using Kept = std::map<std::uint64_t, std::vector<float>>;
+  /// The same for one pair, without gradients, while parameters and input scale do not change: of sequences
+  /// that `kept` has only the mean is taken again. Afterwards `kept` has those of `pair` and no others.
+  at::Tensor embed(const Sequences& pair, Kept& kept) const;
 
   /// Inputs are (x - mean) / scale, kept within +-10. REQUIRES: `features` entries each.
   void set_input_scale(InputScale scale) { input_ = std::move(scale); }

@@ -65,6 +65,7 @@ struct MetaModel::Impl {
   bool training = false;
   bool stale = true;             // the embedding must be computed again
   std::vector<float> embedding;  // of this episode
+  EmbeddingNetwork::Kept kept;   // in inference: one new trajectory costs one sequence
   at::Tensor graph;              // the same with its history, while training
   std::vector<double> gradient;  // sum of dL/de
   std::uint64_t gradients = 0;   // how many
@@ -86,6 +87,7 @@ struct MetaModel::Impl {
     FLASH_TRY(network, EmbeddingNetwork::create(options.encoder, features, state, random));
     task = name;
     running = {};
+    kept.clear();
     updates = inserted = 0;
     embedding.assign(static_cast<std::size_t>(options.encoder.embedding), 0);
     gradient.assign(embedding.size(), 0);
@@ -109,7 +111,8 @@ struct MetaModel::Impl {
     if (training && running.count > 0) network->set_input_scale(running.scale());
     const Sequences* one = &s;
     const c10::AutoGradMode gradients_wanted(training);
-    const at::Tensor e = network->embed({&one, 1});
+    if (training) kept.clear();  // parameters and scale are about to change
+    const at::Tensor e = training ? network->embed({&one, 1}) : network->embed(s, kept);
     std::copy_n(e.data_ptr<float>(), e.numel(), embedding.begin());
     graph = training ? e : at::Tensor();
   }
@@ -268,6 +271,7 @@ Result<void> MetaModel::restore(const TensorFile& file) {
   }
   m.running = RunningScale::of(scale, rows.get<double>());
   network.set_input_scale(std::move(scale));
+  m.kept.clear();
   m.network = std::move(network);
   m.updates = updates;
   m.forget_episode();

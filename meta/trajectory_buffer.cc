@@ -81,6 +81,7 @@ Sequences TrajectoryBuffer::selection() const {
   for (const Kept& k : kept_) {
     s.lengths.push_back(static_cast<int>(k.steps.size() / width));
     s.steps = std::max(s.steps, s.lengths.back());
+    s.ids.push_back(k.order);
   }
   s.x.assign(static_cast<std::size_t>(s.steps) * kept_.size() * width, 0);
   for (std::size_t n = 0; n < kept_.size(); ++n)

@@ -152,6 +152,22 @@ TEST_P(Encoders, APairsEmbeddingDoesNotDependOnItsNeighbours) {
   EXPECT_EQ(together[1].abs().max().item<float>(), 0);
 }
 
+TEST_P(Encoders, WhatIsKeptOfATrajectoryGivesTheSameEmbedding) {
+  Sequences s = sequences(1, {4, 7, 7}, 7);
+  s.ids = {5, 6, 7};
+  EmbeddingNetwork::Kept kept;
+  EXPECT_LT(furthest(network_.embed(s, kept), embed({s})), 1e-6);
+  EXPECT_LT(furthest(network_.embed(s, kept), embed({s})), 1e-6);
+  Sequences other = sequences(40, {4, 7, 7}, 7);
+  other.ids = {8, 6, 9};  // the middle one stays
+  for (int t = 0; t < 7; ++t)
+    for (int f = 0; f < 5; ++f) {
+      const auto at = static_cast<std::size_t>((t * 3 + 1) * 5 + f);
+      other.x[at] = s.x[at];
+    }
+  EXPECT_LT(furthest(network_.embed(other, kept), embed({other})), 1e-6);
+}
+
 TEST_P(Encoders, DependsOnWhatTheTrajectoriesSay) {
   EXPECT_GT(furthest(embed({sequences(1, {6, 6}, 6)}), embed({sequences(50, {6, 6}, 6)})), 1e-3);
 }

@@ -1,0 +1,15 @@
+// Purpose: what FLASH adds to a decision, and what its embedding and its training cost (FLASH 5.4, Table 3),
+// with plain libtorch doing the same beside each. Ownership: values. Thread rule: one thread.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/result.h"
+
+namespace flash::bench {
+
+/// {"decision_us", "embedding_ms", "update_ms"}: medians of CPU time of one thread, ours and plain
+/// libtorch's.
+Result<nlohmann::json> measure_overhead();
+
+}  // namespace flash::bench

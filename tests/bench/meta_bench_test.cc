@@ -1,0 +1,75 @@
+// flash-bench rcs and overhead end to end, on measurements that are made here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/bench/run_bench.h"
+
+namespace flash {
+namespace {
+
+using testing::HasSubstr;
+
+/// A folder of functions that scale with CPU or do not.
+class MetaBench : public testing::Test {
+ protected:
+  MetaBench() : folder_(std::filesystem::path(testing::TempDir()) / ("rcs-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_);
+    std::ofstream out(folder_ / "profiles.csv");
+    out << "provider,function,memory_mib,cpu_millicores,input_size_bytes,exec_time_ms,http_status\n";
+    for (int f = 0; f < 6; ++f)
+      for (int cpu = 1; cpu <= 6; ++cpu)
+        out << "x,f" << f << "," << 512 * cpu << "," << 1000 * cpu << ",100,"
+            << (f % 2 == 0 ? 1000.0 / cpu : 20.0) * (1 + f) << ",200\n";
+  }
+  ~MetaBench() override { std::filesystem::remove_all(folder_); }
+  std::string folder() const { return folder_.string(); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(MetaBench, RcsPrintsEveryMethodWithItsInterval) {
+  const auto run = run_bench("rcs --dataset " + folder() + " --repeats 2 --epochs 2 --threads 1 --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  for (const char* method : {"vanilla", "flash", "ours", "vanilla_raw", "persistence"})
+    for (const char* known : {"1", "2", "3"}) {
+      const auto& r = run.json["mape"][method][known];
+      EXPECT_GT(r["mean"], 0) << method << known;
+      EXPECT_LE(r["lo"], r["mean"]);
+      EXPECT_GE(r["hi"], r["mean"]);
+    }
+  EXPECT_LT(run.json["mape"]["ours"]["3"]["mean"], run.json["mape"]["persistence"]["3"]["mean"]);
+}
+
+TEST_F(MetaBench, RcsIsTheSameWithTheSameSeed) {
+  const std::string command =
+      "rcs --dataset " + folder() + " --test " + folder() + " --repeats 2 --ours-only --json";
+  const auto one = run_bench(command + " --threads 2"), other = run_bench(command + " --threads 1");
+  ASSERT_EQ(one.status, 0) << one.text;
+  EXPECT_EQ(one.json["repetitions"], other.json["repetitions"]);
+  EXPECT_EQ(one.json["test"]["applications"], 6);
+}
+
+TEST_F(MetaBench, RefusesWhatItCannotRead) {
+  EXPECT_EQ(run_bench("rcs").status, 2);
+  EXPECT_EQ(run_bench("rcs --dataset " + folder() + " --repeats 0").status, 2);
+  const auto absent = run_bench("rcs --dataset " + folder() + "/absent --json");
+  EXPECT_EQ(absent.status, 1);
+  EXPECT_THAT(absent.text, HasSubstr("absent"));
+}
+
+TEST_F(MetaBench, OverheadHasLibtorchBesideEach) {
+  const auto run = run_bench("overhead --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  EXPECT_LT(run.json["decision_us"]["with_32"], 2 * run.json["decision_us"]["without"].get<double>());
+  for (const auto& [ours, plain] :
+       {std::pair{"one_new", "libtorch_one_new"}, std::pair{"all", "libtorch_all"}})
+    EXPECT_LT(run.json["embedding_ms"][ours], run.json["embedding_ms"][plain]) << ours;
+  EXPECT_LT(run.json["update_ms"]["gru"], run.json["update_ms"]["libtorch"]);
+}
+
+}  // namespace
+}  // namespace flash
