@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/calibrate_bench.h"
 #include "bench/daemon_bench.h"
 #include "bench/program.h"
 #include "bench/sim_bench.h"
@@ -32,6 +33,7 @@ struct Arguments {
   TickOptions tick;
   DaemonOptions daemon;
   flash::bench::SimOptions sim;
+  flash::bench::CalibrateSimOptions calibrate;
   bool soak = false;
   bool json = false;
   std::optional<std::uint64_t> ticks;
@@ -241,6 +243,30 @@ constexpr Option kSimOptions[] = {
      }},
 };
 
+constexpr Option kCalibrateOptions[] = {
+    {"apps", "N", "how many applications of the generator (default 3)",
+     [](Arguments& a, std::string_view v) {
+       std::uint64_t n = 0;
+       if (!number(v, 20, n)) return false;
+       a.calibrate.applications = n;
+       return true;
+     }},
+    {"seed", "S", "of the generator (default 1)",
+     [](Arguments& a, std::string_view v) { return number(v, ~0ULL, a.calibrate.seed); }},
+    {"seconds", "N", "per point of the grid, 4 or more (default 8)",
+     [](Arguments& a, std::string_view v) {
+       std::uint64_t n = 0;
+       if (!number(v, 600, n) || n < 4) return false;
+       a.calibrate.seconds = static_cast<int>(n);
+       return true;
+     }},
+    {"json", "", "print JSON",
+     [](Arguments& a, std::string_view) {
+       a.json = true;
+       return true;
+     }},
+};
+
 int print_measured(const flash::Result<nlohmann::ordered_json>& measured, bool as_json) {
   if (!measured) {
     std::fprintf(stderr, "flash-bench: %s\n", measured.error().message().c_str());
@@ -257,6 +283,10 @@ int print_measured(const flash::Result<nlohmann::ordered_json>& measured, bool a
 
 int sim(Arguments& a) {
   return print_measured(flash::bench::measure_sim(a.sim), a.json);
+}
+
+int calibrate(Arguments& a) {
+  return print_measured(flash::bench::calibrate_sim(a.calibrate), a.json);
 }
 
 /// These link libtorch, this program does not: so that it can be installed without.
@@ -297,6 +327,8 @@ constexpr Command kCommands[] = {
     {"tick", "cost of one tick: CPU, system calls, allocations, memory", kTickOptions, tick},
     {"daemon", "the running flashd: memory, CPU time, wake-ups", kDaemonOptions, daemon},
     {"sim", "the simulator: steps per second, and what a pool leaves to learn", kSimOptions, sim},
+    {"calibrate", "the simulator against real runs of flash-workload under CPU limits (root)",
+     kCalibrateOptions, calibrate},
 };
 
 void help() {

@@ -38,7 +38,11 @@ constexpr NumberKey kPowerKeys[] = {
     {"exponent", 1, 4, false, false, [](Environment& e, double v) { e.power.exponent = v; }},
 };
 
-Error wrong(std::string_view file, const std::string& key, const std::string& what) {
+/// A key comes from outside: one short line, whatever it is.
+Error wrong(std::string_view file, std::string key, const std::string& what) {
+  if (key.size() > 120) key.replace(120, std::string::npos, "...");
+  for (char& c : key)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   return Error(std::errc::invalid_argument, std::string(file) + ": " + key + ": " + what);
 }
 

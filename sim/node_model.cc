@@ -95,8 +95,8 @@ class Mixture {
 /// The share of requests above the value that a collector with n samples reports as p99: its rank is
 /// floor(0.99 (n - 1)) from below, so the j-th from the top; the j-th greatest of n uniforms by Renyi's
 /// representation (exponential spacings), from j = 4 on by its normal approximation.
-double share_above_p99(double n, std::uint64_t a, std::uint64_t b) {
-  const double j = n - std::floor(0.99 * (n - 1));
+double share_above_p99(double n, bool nearest, std::uint64_t a, std::uint64_t b) {
+  const double j = nearest ? n - std::ceil(0.99 * n) + 1 : n - std::floor(0.99 * (n - 1));
   if (j > 3) {
     const double mean = j / (n + 1);
     return std::clamp(mean * (1 + bell(a) / std::sqrt(j)), 0.1 * mean, 0.9);
@@ -175,11 +175,16 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
   const double servers = std::max(1.0, parallel);
   const double waits = std::pow(rho, std::sqrt(2 * (servers + 1)) - 1);
   const double beyond = p.burst > 1 ? (p.burst - 1) * std::pow(1 - 1 / p.burst, servers - 1) : 0;
-  const double stationary = service / (servers * (1 - rho)) * (waits * (1 + p.cv * p.cv) / 2 + beyond);
+  const double stationary =
+      service / (servers * (1 - rho)) * (waits * (2 * p.burst - 1 + p.cv * p.cv) / 2 + (1 - waits) * beyond);
   const double builds =
       service / servers * std::sqrt(std::max(1.0, rate * kPeriod_s) * (2 * p.burst - 1 + p.cv * p.cv));
   const double wait = stationary > 0 ? stationary * builds / (stationary + builds) : 0;
-  const double chance = std::clamp(waits + beyond / (beyond + 1), 1e-3, 1.0);
+  // Some wait (about exponentially long), the others do not.
+  const double behind =
+      p.burst > 1 ? beyond / p.burst : 0;  // share of requests behind `servers` of their batch
+  const double chance = std::clamp(waits + behind - waits * behind, 0.01, 1.0);
+  const double longer = wait / chance;
   const double wait_variance = wait * wait * (2 / chance - 1);
   const double own = service + off_cpu;
   const double own_variance = p.cv * p.cv * own * own;
@@ -220,7 +225,12 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
     if (short_of_quota) {
       ++throttled;
       const double running = std::min(parallel, std::max(1.0, in_system));
-      gap = kPeriod_s * std::max(0.0, 1 - quota / running);
+      // The quota is used up late in the period where work comes little by little, early where it is there at
+      // once: a backlog, or a batch that makes up much of the period's work.
+      const double early = kPeriod_s * std::max(0.0, 1 - quota / running),
+                   late = kPeriod_s * (1 - able / demand);
+      const double at_once = std::max(before / in_system, 1 / (1 + n / p.burst));
+      gap = late < early ? late + (early - late) * at_once : early;
       carried = std::min(1.0, (s.backlog + running / 2) / in_system);
       t.throttled_s += gap * running;
     }
@@ -242,7 +252,8 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
       mixture.add(n * carried, own + wait + queued + gap / 2,
                   own_variance + wait_variance + spread + gap * gap / 12);
   }
-  mixture.add(quiet, own + wait, own_variance + wait_variance);
+  mixture.add(quiet * (1 - chance), own, own_variance);
+  mixture.add(quiet * chance, own + longer, own_variance + longer * longer);
 
   t.throttled_share = throttled / static_cast<double>(kPeriods);
   const double crowded = p.workers > p.cores ? waits : 0;
@@ -262,9 +273,9 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
       t.top_ms[0] = 1000 * mixture.exceeded_by(std::clamp(1 - std::exp(first), 1e-6, 1 - 1e-6));
       t.top_ms[1] =
           n > 1 ? 1000 * mixture.exceeded_by(std::clamp(1 - std::exp(second), 1e-6, 1 - 1e-6)) : t.top_ms[0];
-      t.p99_ms = t.top_ms[1];
+      t.p99_ms = t.top_ms[p.nearest_rank ? 0 : 1];
     } else {
-      t.p99_ms = 1000 * mixture.exceeded_by(share_above_p99(n, rank_a, rank_b));
+      t.p99_ms = 1000 * mixture.exceeded_by(share_above_p99(n, p.nearest_rank, rank_a, rank_b));
     }
   }
   if (s.restart_s > 0) --s.restart_s;

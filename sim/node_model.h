@@ -24,6 +24,8 @@ struct NodeParameters {
   double interference = 0;
   // Of the server's accept queue; beyond it requests are refused.
   double queue_limit = 512;
+  // p99 as flash-workload's own histograms rank it, the ceil(0.99 n)-th, and not as collectors do.
+  bool nearest_rank = false;
 };
 
 /// Below so many samples a tick borrows those of earlier ticks (collectors/statsd_collector.h, few_requests).

@@ -1,0 +1,301 @@
+#include "bench/calibrate_bench.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/program.h"
+#include "sim/node_model.h"
+#include "sim/pair.h"
+
+namespace flash::bench {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kLimits[] = {0.4, 0.8, 1.2};         // cores
+constexpr double kLoads[] = {0.25, 0.45, 0.65, 0.8};  // of what the limit allows
+constexpr int kSettle_s = 2;
+constexpr int kPeriod_us = 100000;
+
+/// A cgroup of our own in the v1 cpu and cpuacct hierarchies, heavy enough not to be disturbed.
+class TestGroup {
+ public:
+  explicit TestGroup(std::string name) : name_(std::move(name)) {
+    made_ = ::mkdir(path("cpu", "").c_str(), 0755) == 0 && ::mkdir(path("cpuacct", "").c_str(), 0755) == 0;
+    made_ = made_ && write("cpu", "cpu.shares", "100000");
+  }
+  ~TestGroup() {
+    ::rmdir(path("cpu", "").c_str());
+    ::rmdir(path("cpuacct", "").c_str());
+  }
+  TestGroup(const TestGroup&) = delete;
+  TestGroup& operator=(const TestGroup&) = delete;
+  bool made() const { return made_; }
+  bool limit(double cores) {
+    return write("cpu", "cpu.cfs_period_us", std::to_string(kPeriod_us)) &&
+           write("cpu", "cpu.cfs_quota_us", std::to_string(static_cast<long>(cores * kPeriod_us)));
+  }
+  bool add(pid_t pid) {
+    return write("cpu", "cgroup.procs", std::to_string(pid)) &&
+           write("cpuacct", "cgroup.procs", std::to_string(pid));
+  }
+  double cpu_s() const {
+    double ns = 0;
+    std::ifstream(path("cpuacct", "/cpuacct.usage")) >> ns;
+    return 1e-9 * ns;
+  }
+
+ private:
+  std::string path(const std::string& controller, const std::string& rest) const {
+    return "/sys/fs/cgroup/" + controller + "/" + name_ + rest;
+  }
+  bool write(const std::string& controller, const std::string& file, const std::string& text) {
+    std::ofstream out(path(controller, "/" + file));
+    out << text << std::flush;
+    return out.good();
+  }
+  std::string name_;
+  bool made_ = false;
+};
+
+struct Seen {
+  double offered = 0;  // arrivals per second, as they came by chance
+  double p99_ms = 0;   // median over the seconds
+  double rate = 0;     // completed per second
+  double cpu = 0;      // cores used
+};
+
+struct Point {
+  std::size_t application = 0;
+  double limit = 0, load = 0, rate = 0;
+  bool fit = false;
+  Seen real, model;
+};
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+double service_s(const Application& a) {
+  const RequestCost cost = request_cost(a);
+  return cost.cycles / kReferenceHz + cost.stall_s;
+}
+
+/// Of the generator's, those whose requests are short enough for a second to hold many.
+std::vector<Application> choose(const CalibrateSimOptions& options) {
+  std::vector<Application> chosen;
+  for (Application& a : generate_applications(400, options.seed)) {
+    const double s = service_s(a);
+    if (s < 0.001 || s > 0.006 || a.workers < 2 || a.burst > 6 || a.memory_mib > 256) continue;
+    chosen.push_back(std::move(a));
+    if (chosen.size() == options.applications) break;
+  }
+  return chosen;
+}
+
+/// What the parameters of a fit change: the machine's time per work, and time that is no work of the
+/// service's.
+struct Fit {
+  std::map<std::size_t, double> speed;  // by application: CPU time per request, of what its profile says
+  double overhead_ms = 0;               // per request: the network, waking up
+  double jitter = 0;                    // coefficient of variation that the machine adds to a request's work
+};
+
+Seen predict(const Application& a, const Point& point, const Fit& fit) {
+  const RequestCost cost = request_cost(a);
+  const auto found = fit.speed.find(point.application);
+  const double speed = found == fit.speed.end() ? 1 : found->second;
+  NodeParameters p;
+  p.kilocycles = cost.cycles * speed / 1000;
+  p.stall_s = cost.stall_s * speed;
+  p.off_cpu_s = cost.off_cpu_s;
+  p.cv = std::hypot(a.service_cv, fit.jitter);
+  p.burst = a.burst;
+  p.workers = a.workers;
+  p.cores = std::max(1U, std::thread::hardware_concurrency());
+  p.resident_bytes = 1;
+  p.nearest_rank = true;
+  NodeState state;
+  Seen seen;
+  std::vector<double> p99s;
+  constexpr int kTicks = 200;
+  for (int t = 0; t < kTicks; ++t) {
+    const NodeTick tick = advance(p, {point.limit, kUnlimited, kReferenceHz / 1000}, point.real.offered,
+                                  Random(1).fork(static_cast<std::uint64_t>(t)), state);
+    if (tick.completed > 0) p99s.push_back(tick.p99_ms + fit.overhead_ms);
+    seen.rate += tick.completed / kTicks;
+    seen.cpu += tick.cpu_s / kTicks;
+  }
+  seen.p99_ms = median(std::move(p99s));
+  return seen;
+}
+
+Result<Seen> run(const Application& a, const Point& point, const CalibrateSimOptions& options,
+                 const std::string& folder, int port, TestGroup& group, TestGroup& clients) {
+  const std::string program = beside_or("flash-workload", "/usr/bin/flash-workload");
+  const std::string file = folder + "/app.json", report = folder + "/load.json",
+                    address = "127.0.0.1:" + std::to_string(port);
+  std::ofstream(file) << to_json_text({a}) << std::flush;
+  if (!group.limit(std::thread::hardware_concurrency()))
+    return Error(std::errc::permission_denied, "cpu.cfs_quota_us: cannot be written");
+  FLASH_TRY(Program server, Program::start({program, "serve", "--listen", address, "--application", file},
+                                           folder + "/serve.log"));
+  if (!group.add(server.pid())) return Error(std::errc::permission_denied, "cgroup.procs: cannot be written");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  if (!server.running())
+    return Error(std::errc::io_error, "flash-workload serve: " + last_words(folder + "/serve.log"));
+  group.limit(point.limit);
+  FLASH_TRY(Program load, Program::start({program, "load", "--target", address, "--application", file,
+                                          "--rate", number_text(point.rate), "--seconds",
+                                          std::to_string(options.seconds), "--json", report},
+                                         folder + "/load.log"));
+  clients.add(load.pid());
+  std::this_thread::sleep_for(std::chrono::seconds(kSettle_s));
+  const double before = group.cpu_s();
+  const auto from = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(std::chrono::seconds(options.seconds - kSettle_s));
+  const double used = group.cpu_s() - before;
+  const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+  for (int i = 0; i < 100 && load.running(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  load.stop();
+  server.stop();
+  std::ifstream in(report);
+  const ordered_json result = ordered_json::parse(in, nullptr, false);
+  if (!result.is_object() || !result.contains("per_second"))
+    return Error(std::errc::io_error, "flash-workload load: " + last_words(folder + "/load.log"));
+  Seen seen;
+  std::vector<double> p99s;
+  double completed = 0, offered = 0;
+  int seconds = 0;
+  for (const auto& row : result["per_second"]) {
+    if (row.value("second", 0) < kSettle_s || row.value("second", 0) >= options.seconds) continue;
+    ++seconds;
+    completed += row.value("completed", 0.0);
+    offered += row.value("offered", 0.0);
+    if (row.value("completed", 0.0) > 0) p99s.push_back(row.value("p99_ms", 0.0));
+  }
+  seen.p99_ms = median(std::move(p99s));
+  seen.rate = completed / std::max(1, seconds);
+  seen.offered = offered / std::max(1, seconds);
+  seen.cpu = used / passed;
+  return seen;
+}
+
+double relative(double model, double real) {
+  return real > 0 ? std::abs(model - real) / real : 0;
+}
+
+ordered_json errors(const std::vector<Point>& points, bool fit) {
+  std::vector<double> p99, rate, cpu;
+  for (const Point& p : points) {
+    if (p.fit != fit) continue;
+    p99.push_back(relative(p.model.p99_ms, p.real.p99_ms));
+    rate.push_back(relative(p.model.rate, p.real.rate));
+    cpu.push_back(relative(p.model.cpu, p.real.cpu));
+  }
+  const auto n = p99.size();
+  return {{"points", n}, {"p99", median(p99)}, {"throughput", median(rate)}, {"utilisation", median(cpu)}};
+}
+
+Fit fitted(const std::vector<Application>& applications, const std::vector<Point>& points) {
+  Fit fit;
+  for (std::size_t i = 0; i < applications.size(); ++i) {
+    std::vector<double> ratios;
+    for (const Point& p : points)
+      if (p.fit && p.application == i && p.real.rate > 0)
+        ratios.push_back(p.real.cpu / p.real.rate / service_s(applications[i]));
+    if (!ratios.empty()) fit.speed[i] = median(ratios);
+  }
+  double best = 1e18;
+  for (const double overhead : {0.0, 0.5, 1.0, 2.0, 3.0})
+    for (const double jitter : {0.0, 0.15, 0.25, 0.35, 0.5}) {
+      Fit candidate = fit;
+      candidate.overhead_ms = overhead;
+      candidate.jitter = jitter;
+      double sum = 0;
+      for (const Point& p : points)
+        if (p.fit && p.real.p99_ms > 0)
+          sum +=
+              std::abs(std::log(predict(applications[p.application], p, candidate).p99_ms / p.real.p99_ms));
+      if (sum < best) {
+        best = sum;
+        fit.overhead_ms = overhead;
+        fit.jitter = jitter;
+      }
+    }
+  return fit;
+}
+
+}  // namespace
+
+Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
+  const std::string name = "flashd-test-calibrate-" + std::to_string(::getpid());
+  TestGroup group(name), clients(name + "-load");
+  if (!group.made() || !clients.made())
+    return Error(std::errc::permission_denied,
+                 "cgroup v1 cpu and cpuacct hierarchies below /sys/fs/cgroup are needed, and root");
+  const std::string folder = std::filesystem::temp_directory_path().string() + "/" + name;
+  std::filesystem::create_directories(folder);
+  const std::vector<Application> applications = choose(options);
+  std::vector<Point> points;
+  double load_average = 0;
+  getloadavg(&load_average, 1);
+  int number = 0;
+  for (std::size_t i = 0; i < applications.size(); ++i)
+    for (std::size_t l = 0; l < std::size(kLimits); ++l)
+      for (std::size_t k = 0; k < std::size(kLoads); ++k) {
+        Point p;
+        p.application = i;
+        p.limit = kLimits[l];
+        p.load = kLoads[k];
+        p.rate = std::round(p.load * std::min(p.limit, static_cast<double>(applications[i].workers)) /
+                            service_s(applications[i]));
+        p.fit = (i + l + k) % 3 == 0;
+        if (p.rate < 15) continue;
+        auto real =
+            run(applications[i], p, options, folder, 21000 + (::getpid() + number++) % 20000, group, clients);
+        if (!real) return std::move(real).error();
+        p.real = *real;
+        points.push_back(p);
+      }
+  std::filesystem::remove_all(folder);
+  const Fit fit = fitted(applications, points);
+  ordered_json result;
+  result["seed"] = options.seed;
+  result["seconds_per_point"] = options.seconds;
+  result["load_average_before"] = load_average;
+  result["fit"] = {{"overhead_ms", fit.overhead_ms}, {"jitter", fit.jitter}};
+  for (const auto& [i, speed] : fit.speed) result["fit"]["speed"][applications[i].name] = speed;
+  const auto json = [](const Seen& s) {
+    return ordered_json{{"p99_ms", s.p99_ms}, {"rate", s.rate}, {"cpu", s.cpu}};
+  };
+  for (Point& p : points) {
+    p.model = predict(applications[p.application], p, fit);
+    result["points"].push_back({{"application", applications[p.application].name},
+                                {"limit", p.limit},
+                                {"load", p.load},
+                                {"demanded", p.rate},
+                                {"fit", p.fit},
+                                {"real", json(p.real)},
+                                {"model", json(p.model)}});
+  }
+  result["fitted"] = errors(points, true);
+  result["held_out"] = errors(points, false);
+  return result;
+}
+
+}  // namespace flash::bench
