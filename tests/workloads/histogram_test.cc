@@ -79,5 +79,19 @@ TEST(LatencyHistogram, MergesAsIfRecordedInOne) {
   EXPECT_EQ(a.percentile(99), nanoseconds(0));
 }
 
+TEST(LatencyHistogram, ShowsTheBucketsThatHoldValues) {
+  LatencyHistogram histogram;
+  EXPECT_TRUE(histogram.buckets().empty());
+  histogram.record(std::chrono::milliseconds(2));
+  histogram.record(std::chrono::milliseconds(2));
+  histogram.record(std::chrono::milliseconds(500));
+  const auto buckets = histogram.buckets();
+  ASSERT_EQ(buckets.size(), 2U);
+  EXPECT_EQ(buckets[0].count, 2U);
+  EXPECT_NEAR(to_ms(buckets[0].middle), 2, 2 / 64.0);
+  EXPECT_EQ(buckets[1].count, 1U);
+  EXPECT_NEAR(to_ms(buckets[1].middle), 500, 500 / 64.0);
+}
+
 }  // namespace
 }  // namespace flash

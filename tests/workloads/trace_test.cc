@@ -35,6 +35,39 @@ TEST(Trace, SineStartsLowAndIsHighAfterHalfAPeriod) {
   EXPECT_NEAR(trace.rate_at(5), 35, 1e-9);
 }
 
+TEST(Trace, DiurnalHasALongNightAndItsPeakAtNoon) {
+  const Trace trace = trace_of("diurnal:10,60,24");
+  EXPECT_NEAR(trace.rate_at(0), 10, 1e-9);
+  EXPECT_NEAR(trace.rate_at(12), 60, 1e-9);
+  EXPECT_NEAR(trace.rate_at(6), 10 + 50.0 / 4, 1e-9);
+  EXPECT_NEAR(trace.mean_rate(), 10 + 50.0 * 3 / 8, 1e-9);
+}
+
+TEST(Trace, BurstyIsLowAndHighInTurnForTimesOfTheirMeans) {
+  const Trace trace = trace_of("bursty:2,40,8,2,7");
+  double high_s = 0, changes = 0, before = trace.rate_at(0);
+  constexpr double kSeconds = 5000;
+  for (double t = 0; t < kSeconds; t += 0.01) {
+    const double rate = trace.rate_at(t);
+    EXPECT_TRUE(rate == 2 || rate == 40) << rate;
+    high_s += rate == 40 ? 0.01 : 0;
+    changes += rate != before;
+    before = rate;
+  }
+  EXPECT_EQ(trace.rate_at(0), 2);
+  EXPECT_NEAR(high_s / kSeconds, 0.2, 0.03);
+  EXPECT_NEAR(changes, 2 * kSeconds / 10, 150);
+  EXPECT_NEAR(trace.mean_rate(), 2 + 38 * 0.2, 1.2);
+  EXPECT_NE(trace_of("bursty:2,40,8,2,8").arrivals_until(100), trace.arrivals_until(100));
+  EXPECT_EQ(trace_of("bursty:2,40,8,2,7").arrivals_until(1234), trace.arrivals_until(1234));
+}
+
+TEST(Trace, MeanIsThatOfAPeriod) {
+  EXPECT_DOUBLE_EQ(trace_of("flat:30").mean_rate(), 30);
+  EXPECT_DOUBLE_EQ(trace_of("step:10,60,5").mean_rate(), 35);
+  EXPECT_NEAR(trace_of("sine:10,60,5").mean_rate(), 35, 1e-9);
+}
+
 TEST(Trace, IntegralIsThatOfTheRate) {
   for (const char* text : {"flat:30", "step:10,60,3", "sine:5,80,7", "diurnal:5,80,7", "bursty:1,50,2,1,9"}) {
     const Trace trace = trace_of(text);
@@ -102,6 +135,35 @@ TEST(ArrivalSchedule, PoissonKeepsTheMeanAndRepeatsForASeed) {
   }
   // An exponential gap of mean m has mean square 2 m^2; an even one m^2.
   EXPECT_NEAR(squares / static_cast<double>(first.size()), 2e-4, 3e-5);
+}
+
+TEST(ArrivalSchedule, BurstsAreGeometricGroupsAndKeepTheRate) {
+  const auto times = arrivals(ArrivalSchedule(trace_of("flat:100"), 400, Arrivals::Poisson, 3, 5));
+  EXPECT_NEAR(static_cast<double>(times.size()), 40'000, 2500);
+  std::vector<double> sizes;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (i == 0 || times[i] != times[i - 1]) {
+      sizes.push_back(0);
+    }
+    ++sizes.back();
+  }
+  const auto groups = static_cast<double>(sizes.size());
+  EXPECT_NEAR(static_cast<double>(times.size()) / groups, 5, 0.3);
+  // A fifth of the groups are of one request.
+  EXPECT_NEAR(static_cast<double>(std::count(sizes.begin(), sizes.end(), 1)) / groups, 0.2, 0.03);
+}
+
+TEST(PiecewiseRate, RepeatsAndIntegratesAcrossPieces) {
+  const PiecewiseRate rate({4, 0, 1}, {1, 2, 3});
+  EXPECT_DOUBLE_EQ(rate.period_s(), 6);
+  EXPECT_DOUBLE_EQ(rate.rate_at(0.5), 4);
+  EXPECT_DOUBLE_EQ(rate.rate_at(1), 0);
+  EXPECT_DOUBLE_EQ(rate.rate_at(9.5), 1);
+  EXPECT_DOUBLE_EQ(rate.integral(0), 0);
+  EXPECT_DOUBLE_EQ(rate.integral(2), 4);
+  EXPECT_DOUBLE_EQ(rate.integral(4), 5);
+  EXPECT_DOUBLE_EQ(rate.integral(6), 7);
+  EXPECT_DOUBLE_EQ(rate.integral(6.5), 9);
 }
 
 }  // namespace
