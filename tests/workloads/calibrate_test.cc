@@ -33,14 +33,15 @@ const Segment& segment(std::string_view name) {
 
 TEST(MeasureProfile, TellsWhatWaitsForMemoryFromWhatDoesNot) {
   // Loose: other work on the machine is part of it.
-  EXPECT_GT(measure_profile(segment("table-lookup"), 0.1).stall_share, 0.4);
-  EXPECT_LT(measure_profile(segment("floating-point"), 0.1).stall_share, 0.3);
+  EXPECT_GT(measure_profile(segment("table-lookup"), 0.1).stall_share, 0.6);
+  EXPECT_LT(measure_profile(segment("floating-point"), 0.1).stall_share, 0.5);
 }
 
 TEST(MeasureProfile, TellsWaitingFromComputing) {
   const SegmentProfile profile = measure_profile(segment("remote-call"), 0.1);
-  EXPECT_GT(profile.off_cpu_us_per, 0.5);
-  EXPECT_LT(profile.cpu_us, 500);
+  // No wait is shorter than asked for; a busy machine makes it longer.
+  EXPECT_GT(profile.off_cpu_us + 1000 * profile.off_cpu_us_per, 500);
+  EXPECT_LT(profile.cpu_us + 1000 * profile.cpu_us_per, 500);
 }
 
 TEST(NominalFrequency, IsOneThatProcessorsHaveOrUnknown) {
