@@ -207,6 +207,7 @@ struct CurveModel::Impl {
   PerformanceSet set;  // copies of the training instances: points look into them
   std::vector<Curve> curves;
   int applications = 0;
+  std::map<std::string, int> application_ids;
   Vector context_mean, context_scale;
   Vector least;  // of each entry of the configuration in training
   std::optional<Process> process;
@@ -346,7 +347,7 @@ double least_percentage_error(const Vector& log_weight, const Vector& mean, cons
 }  // namespace
 
 void CurveModel::Impl::prepare(Random&) {
-  std::map<std::string, int> ids;
+  std::map<std::string, int>& ids = application_ids;
   context_mean.assign(1 + set.context.size() + set.metrics.size(), 0);
   context_scale.assign(context_mean.size(), 0);
   std::vector<Vector> raw;
@@ -442,6 +443,7 @@ CurveModel::Impl::Components CurveModel::Impl::components(Process& p, const Curv
   Curve at;  // the runs of interest alone
   for (std::size_t r : runs) at.configurations.push_back(c.configurations[r]);
   at.context = c.context;
+  at.application = c.application;
   std::vector<Point> points;
   for (std::size_t r = 0; r < runs.size(); ++r) points.push_back(at.point(r));
   out.count = runs.size();
@@ -456,7 +458,9 @@ CurveModel::Impl::Components CurveModel::Impl::components(Process& p, const Curv
     Vector shape;
     for (const Point& point : points) shape.push_back(p.learned(curves, point.configuration)[o]);
     out.learned.push_back(std::move(shape));
-    out.learned_share.push_back(1.0 / members[other.application]);
+    // An application that is known from elsewhere is as much like itself as like all others together.
+    const bool itself = c.application >= 0 && other.application == c.application;
+    out.learned_share.push_back((itself ? out.applications : 1.0) / members[other.application]);
     double squares = 0;
     for (std::size_t d = 1; d < c.context.size(); ++d) {  // the level: answer(), in the known configurations
       const double off = c.context[d] - other.context[d];
@@ -624,7 +628,9 @@ const CurveMixture& CurveModel::mixture(std::size_t known) const {
 std::vector<double> CurveModel::predict(const PerformanceInstance& instance,
                                         std::span<const std::size_t> known,
                                         std::span<const std::size_t> targets) const {
-  const Curve c = impl_->curve_of(instance, known);
+  Curve c = impl_->curve_of(instance, known);
+  if (const auto it = impl_->application_ids.find(instance.application); it != impl_->application_ids.end())
+    c.application = it->second;
   std::vector<std::size_t> runs(known.begin(), known.end());
   runs.insert(runs.end(), targets.begin(), targets.end());
   Vector ln_known;

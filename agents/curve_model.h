@@ -43,8 +43,8 @@ class CurveModel {
   CurveModel& operator=(CurveModel&&) noexcept;
 
   /// Times in the runs `targets` of an instance, of which the times of the runs `known` are known (and of no
-  /// other is anything read but the configuration). REQUIRES: known is not empty; configurations as the
-  /// set's.
+  /// other is anything read but the configuration). An application of a training instance's name is taken for
+  /// the same in another environment. REQUIRES: known is not empty; configurations as the set's.
   std::vector<double> predict(const PerformanceInstance& instance, std::span<const std::size_t> known,
                               std::span<const std::size_t> targets) const;
   /// What was chosen for this many known runs.

@@ -23,13 +23,13 @@ PerformanceInstance instance(int application, double p, double level, Random& ra
   return i;
 }
 
-PerformanceSet applications(std::uint64_t seed, int n) {
+PerformanceSet applications(std::uint64_t seed, int n, int first = 0) {
   Random random(seed);
   PerformanceSet set{"made", {"log2 cpu"}, {true}, {}, {}, {}};
   for (int a = 0; a < n; ++a) {
     const double p = a % 2 == 0 ? random.uniform(0, 0.1) : random.uniform(0.9, 1);
     for (int input = 1; input <= 2; ++input)
-      set.instances.push_back(instance(a, p, input * random.uniform(1, 9), random));
+      set.instances.push_back(instance(first + a, p, input * random.uniform(1, 9), random));
   }
   return set;
 }
@@ -59,7 +59,7 @@ class Curves : public testing::Test {
   }
   static void TearDownTestSuite() { model_.reset(); }
   static std::unique_ptr<CurveModel> model_;
-  PerformanceSet unseen_ = applications(2, 8);
+  PerformanceSet unseen_ = applications(2, 8, 100);
 };
 std::unique_ptr<CurveModel> Curves::model_;
 
@@ -70,6 +70,16 @@ TEST_F(Curves, TwoRunsTellHowAnUnseenApplicationScales) {
 TEST_F(Curves, OneRunIsHedgedAgainstBoth) {
   // All scale like the mean: half is too high, up to 16 times. Told apart: impossible from one run.
   EXPECT_LT(error(*model_, unseen_, std::vector<std::size_t>{0}), 0.55);
+}
+
+TEST_F(Curves, AnApplicationThatIsKnownFromElsewhereIsExpectedToScaleAlike) {
+  Random random(9);
+  const std::vector<std::size_t> known{0}, targets{8};
+  PerformanceInstance scaling = instance(0, 0.95, 5, random);
+  scaling.application = "app1";  // in training: scales
+  const double as_scaling = model_->predict(scaling, known, targets)[0];
+  scaling.application = "app0";  // does not
+  EXPECT_LT(as_scaling, model_->predict(scaling, known, targets)[0]);
 }
 
 TEST_F(Curves, ReadsNoTimeOfATarget) {
