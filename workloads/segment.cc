@@ -71,7 +71,7 @@ constexpr std::array<Segment, 16> kSegments = {{
      run_compress,
      {0, 0.00278, 0, 0, 0},
      "LZ77 with a hash table over text-like bytes"},
-    {"decompress", "bytes", 131072, 16 * kMiB, 1, run_decompress, {3.1, 0.00218, 0, 0, 0}, "the way back"},
+    {"decompress", "bytes", 32768, 16 * kMiB, 1, run_decompress, {3.1, 0.00218, 0, 0, 0}, "the way back"},
     {"table-scan",
      "items",
      1024,
