@@ -33,7 +33,7 @@ class TestGroup {
  public:
   explicit TestGroup(std::string name) : name_(std::move(name)) {
     made_ = ::mkdir(path("cpu", "").c_str(), 0755) == 0 && ::mkdir(path("cpuacct", "").c_str(), 0755) == 0;
-    made_ = made_ && write("cpu", "cpu.shares", "100000");
+    made_ = made_ && write("cpu", "cpu.shares", "262144");
   }
   ~TestGroup() {
     ::rmdir(path("cpu", "").c_str());
@@ -123,7 +123,8 @@ Seen predict(const Application& a, const Point& point, const Fit& fit) {
   p.kilocycles = cost.cycles * speed / 1000;
   p.stall_s = cost.stall_s * speed;
   p.off_cpu_s = cost.off_cpu_s;
-  p.cv = std::hypot(a.service_cv, fit.jitter);
+  p.cv = a.service_cv;
+  p.jitter = fit.jitter;
   p.burst = a.burst;
   p.workers = a.workers;
   p.cores = std::max(1U, std::thread::hardware_concurrency());
@@ -222,7 +223,7 @@ Fit fitted(const std::vector<Application>& applications, const std::vector<Point
   }
   double best = 1e18;
   for (const double overhead : {0.0, 0.5, 1.0, 2.0, 3.0})
-    for (const double jitter : {0.0, 0.15, 0.25, 0.35, 0.5}) {
+    for (const double jitter : {0.0, 0.25, 0.5, 0.75, 1.0}) {
       Fit candidate = fit;
       candidate.overhead_ms = overhead;
       candidate.jitter = jitter;
@@ -267,7 +268,7 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
         p.fit = (i + l + k) % 3 == 0;
         if (p.rate < 15) continue;
         auto real =
-            run(applications[i], p, options, folder, 21000 + (::getpid() + number++) % 20000, group, clients);
+            run(applications[i], p, options, folder, 18000 + (::getpid() + number++) % 10000, group, clients);
         if (!real) return std::move(real).error();
         p.real = *real;
         points.push_back(p);

@@ -1,19 +1,17 @@
 // Purpose: env.json, FLASH's E_j: what a node is, for sim/. And how to use the room:
 //
-//   Pair pair = Pair::make(application, environment, {.task = Task::ResourceLimits}).value();  // pair.h
-//   World world;                              // world.h: one environment in Gym's sense, AWARE 4.2
-//   world.reset(pair, offset_s, seed);        // the pair must outlive the world
-//   world.state();                            // state_dim(task) floats, policy/observation_space.h
-//   world.step({y_cpu, y_memory});            // limits in [-1,1]; cpu-frequency: {level}; guards have the
-//   last word world.reward(); world.executed();         // what is in force, in the action's form
-//   world.fallback(); world.step_fallback();  // the rule-based controller (reset with with_fallback)
-//
-//   Batch batch(task, 4096, threads);         // batch.h: the same, thousands at once, contiguous floats
-//   batch.reset(i, pair, offset_s, seed);  batch.step(actions);  batch.states(), rewards(), next ...
-//
-//   Oracle oracle;  oracle.decide(world);     // oracle.h: knows pair and trace; best action and each one's
-//   value evaluate(pair, episodes, policy)          // oracle.h: mean reward of random, rule, best_fixed,
-//   oracle, yours pair.true_params()                        // the hidden parameters, normalised
+//   pair.h    auto pair = Pair::make(application, environment, {.task = Task::ResourceLimits});
+//             pair->true_params()   the hidden parameters, normalised
+//   world.h   World world;          one environment in Gym's sense (AWARE 4.2)
+//             world.reset(*pair, offset_s, seed, with_fallback)   the pair must outlive the world
+//             world.state()         state_dim(task) floats, policy/observation_space.h
+//             world.step(action)    limits: {cpu, memory} in [-1,1]; cpu-frequency: {level}
+//             world.reward(), world.executed()        what is in force, in the action's form
+//             world.fallback(), world.step_fallback() the rule-based controller
+//   batch.h   Batch: the same, thousands at once by threads, contiguous floats
+//   oracle.h  Oracle().decide(world.core())       best action, and each candidate's value
+//             yardsticks(*pair, {})               random, rule, best_fixed, oracle
+//             mean_reward(*pair, {}, policy)      yours, from the same starts and chance
 //
 // All is deterministic by seed, whatever the number of threads. docs/SIMULATOR.md has the equations.
 // Ownership: values. Thread rule: pure functions.

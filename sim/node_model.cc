@@ -128,15 +128,12 @@ void memory(const NodeParameters& p, double limit, double most_in_system, NodeSt
   const double wanted = p.resident_bytes + s.heap_bytes;
   t.memory_bytes = std::min(wanted, limit);
   s.slowdown = 1;
-  if (wanted <= limit) return;
-  const double cold = p.resident_bytes - p.hot_bytes;
-  const double short_of = wanted - limit;
-  const double swapped = std::min(1.0, cold > 0 ? short_of / cold : 1.0);
-  // Cold pages come back now and then: a little time, in proportion to how many are out.
-  double stalled = 0.04 * swapped * swapped;
-  const double over = short_of > cold ? (short_of - cold) / (wanted - cold) : 0;
-  // Below the hot set nearly every request faults: one minute less of memory, twenty of time.
-  stalled = 1 - (1 - stalled) / (1 + 20 * over);
+  // The cold share is page cache and goes without a cost; beyond it requests fault.
+  const double hot = p.hot_bytes + s.heap_bytes;
+  t.working_set_bytes = std::min(hot, limit);
+  const double over = hot > limit ? (hot - limit) / hot : 0;
+  if (over <= 0) return;
+  const double stalled = 1 - 1 / (1 + 20 * over);
   s.slowdown = 1 / (1 - stalled);
   t.memory_stalled = 0.8 * stalled;
   t.memory_some = std::min(1.0, 2 * stalled);
@@ -187,7 +184,7 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
   const double longer = wait / chance;
   const double wait_variance = wait * wait * (2 / chance - 1);
   const double own = service + off_cpu;
-  const double own_variance = p.cv * p.cv * own * own;
+  const double own_variance = p.cv * p.cv * own * own + p.jitter * p.jitter * service * service;
 
   const double batches = rate * kPeriod_s / p.burst;
   const double at_zero = batches <= kNormalFrom ? std::exp(-batches) : 0;

@@ -16,6 +16,7 @@ struct NodeParameters {
   double stall_s = 0;     // of a request, on a CPU, whatever its frequency
   double off_cpu_s = 0;   // of a request, waited without a CPU
   double cv = 0.2;        // of a request's work
+  double jitter = 0;      // the same, of its CPU time, by the machine (measured by flash-bench calibrate)
   double burst = 1;       // mean size of a batch of arrivals (geometric)
   double workers = 1;
   double cores = 1;         // CPUs there are for the target
@@ -49,14 +50,15 @@ struct NodeSettings {
 
 /// What a perfect observer saw.
 struct NodeTick {
-  double cpu_s = 0;            // CPU time used
-  double throttled_share = 0;  // of the ten periods
-  double throttled_s = 0;      // summed over CPUs
-  double cpu_wait_share = 0;   // of the time, some task waited for a CPU (PSI some)
-  double memory_bytes = 0;     // charged, all of it working set
-  double memory_stalled = 0;   // share of the time all tasks waited (PSI full)
-  double memory_some = 0;      // share of the time some did
-  double limit_hits = 0;       // times the memory limit was run into
+  double cpu_s = 0;              // CPU time used
+  double throttled_share = 0;    // of the ten periods
+  double throttled_s = 0;        // summed over CPUs
+  double cpu_wait_share = 0;     // of the time, some task waited for a CPU (PSI some)
+  double memory_bytes = 0;       // charged
+  double working_set_bytes = 0;  // of it, without the page cache that can go at once (the cold share)
+  double memory_stalled = 0;     // share of the time all tasks waited (PSI full)
+  double memory_some = 0;        // share of the time some did
+  double limit_hits = 0;         // times the memory limit was run into
   bool oom_killed = false;
   double arrivals = 0, completed = 0, refused = 0;  // requests
   double work = 0;                                  // requests' worth of work done, parts included

@@ -71,8 +71,8 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
     const double busy = pair.rate_at(offset_s) * pair.service_s(pair.environment().top_khz());
     in_force_[0] = whole_percent(std::clamp(busy * std::exp(start.uniform(0.0, 1.6)), cpu.lower, cpu.upper),
                                  cpu.upper, cpu);
-    in_force_[1] = std::clamp(pair.parameters().resident_bytes * std::exp(start.uniform(0.05, 1.2)),
-                              memory.lower, memory.upper);
+    in_force_[1] = std::clamp(pair.parameters().hot_bytes * std::exp(start.uniform(0.1, 1.6)), memory.lower,
+                              memory.upper);
   } else {
     // RAPL's highest reading is known from before, as flashd knows it.
     const Environment& e = pair.environment();
@@ -152,7 +152,7 @@ void WorldCore::observe(const NodeTick& t, const NodeSettings& settings) {
     o[Signal::CpuThrottled] = Sample::good(t.throttled_share);
     o[Signal::CpuThrottledTime] = Sample::good(t.throttled_s);
     o[Signal::MemoryUsage] = Sample::good(t.memory_bytes);
-    o[Signal::MemoryWorkingSet] = Sample::good(t.memory_bytes);
+    o[Signal::MemoryWorkingSet] = Sample::good(t.working_set_bytes);
     o[Signal::MemoryLimit] = Sample::good(settings.memory_limit);
     o[Signal::MemoryHighEvents] = Sample::good(t.limit_hits);
     o[Signal::MemoryOomKills] = Sample::good(t.oom_killed ? 1 : 0);

@@ -82,7 +82,7 @@ TEST(World, GuardsBoundEachStep) {
   const double before = world.core().in_force()[0];
   world.step(std::array<float, 2>{-1, -1});
   EXPECT_GE(world.core().in_force()[0], 0.8 * before - 0.011);
-  EXPECT_GE(world.core().in_force()[1], pair.parameters().resident_bytes) << "cut below the working set";
+  EXPECT_GE(world.core().in_force()[1], pair.parameters().hot_bytes) << "cut below the working set";
 }
 
 TEST(World, GuardsDecideTheSameWithAndWithoutWords) {
