@@ -21,7 +21,7 @@ struct FlashSizelessOptions {
   EncoderOptions encoder;  // Table 4
   int epochs = 200;        // Table 6; in each, every training instance is met once
   int instances = 8;       // in a batch, each with
-  int targets = 32;        // configurations at most
+  int targets = 16;        // configurations at most
   std::uint64_t seed = 1;
 };
 

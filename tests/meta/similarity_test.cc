@@ -75,6 +75,15 @@ TEST(SeenEmbeddings, WhatIsFarFromEverythingIsOutOfDistribution) {
   EXPECT_FALSE(seen->nearest(std::vector<float>{0, 0, 3}).out_of_distribution);
 }
 
+TEST(SeenEmbeddings, TheThresholdIsTakenLeaveOneOut) {
+  // With itself in the pool every embedding would be at distance 0 from its nearest, and all others out.
+  const auto seen = SeenEmbeddings::create(cloud(1, 200), 0.95, 1);
+  ASSERT_TRUE(seen);
+  int out = 0;
+  for (const auto& e : cloud(2, 200)) out += seen->nearest(e).out_of_distribution ? 1 : 0;
+  EXPECT_LT(out, 30);
+}
+
 TEST(SeenEmbeddings, NamesTheNearest) {
   auto pool = cloud(1, 50);
   const auto seen = SeenEmbeddings::create(pool);
