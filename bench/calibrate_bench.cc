@@ -115,7 +115,7 @@ struct Fit {
   double jitter = 0;                    // coefficient of variation that the machine adds to a request's work
 };
 
-Seen predict(const Application& a, const Point& point, const Fit& fit) {
+Seen predict(const Application& a, const Point& point, const Fit& fit, int seconds) {
   const RequestCost cost = request_cost(a);
   const auto found = fit.speed.find(point.application);
   const double speed = found == fit.speed.end() ? 1 : found->second;
@@ -130,16 +130,21 @@ Seen predict(const Application& a, const Point& point, const Fit& fit) {
   p.cores = std::max(1U, std::thread::hardware_concurrency());
   p.resident_bytes = 1;
   p.nearest_rank = true;
-  NodeState state;
+  // As long as the real run and from the same start: an overloaded queue is as deep as the time it had.
   Seen seen;
   std::vector<double> p99s;
-  constexpr int kTicks = 200;
-  for (int t = 0; t < kTicks; ++t) {
-    const NodeTick tick = advance(p, {point.limit, kUnlimited, kReferenceHz / 1000}, point.real.offered,
-                                  Random(1).fork(static_cast<std::uint64_t>(t)), state);
-    if (tick.completed > 0) p99s.push_back(tick.p99_ms + fit.overhead_ms);
-    seen.rate += tick.completed / kTicks;
-    seen.cpu += tick.cpu_s / kTicks;
+  constexpr int kRuns = 40;
+  const int counted = seconds - kSettle_s;
+  for (int r = 0; r < kRuns; ++r) {
+    NodeState state;
+    for (int t = 0; t < seconds; ++t) {
+      const NodeTick tick = advance(p, {point.limit, kUnlimited, kReferenceHz / 1000}, point.real.offered,
+                                    Random(1).fork(static_cast<std::uint64_t>(r * seconds + t)), state);
+      if (t < kSettle_s) continue;
+      if (tick.completed > 0) p99s.push_back(tick.p99_ms + fit.overhead_ms);
+      seen.rate += tick.completed / (kRuns * counted);
+      seen.cpu += tick.cpu_s / (kRuns * counted);
+    }
   }
   seen.p99_ms = median(std::move(p99s));
   return seen;
@@ -212,7 +217,7 @@ ordered_json errors(const std::vector<Point>& points, bool fit) {
   return {{"points", n}, {"p99", median(p99)}, {"throughput", median(rate)}, {"utilisation", median(cpu)}};
 }
 
-Fit fitted(const std::vector<Application>& applications, const std::vector<Point>& points) {
+Fit fitted(const std::vector<Application>& applications, const std::vector<Point>& points, int seconds) {
   Fit fit;
   for (std::size_t i = 0; i < applications.size(); ++i) {
     std::vector<double> ratios;
@@ -230,8 +235,8 @@ Fit fitted(const std::vector<Application>& applications, const std::vector<Point
       double sum = 0;
       for (const Point& p : points)
         if (p.fit && p.real.p99_ms > 0)
-          sum +=
-              std::abs(std::log(predict(applications[p.application], p, candidate).p99_ms / p.real.p99_ms));
+          sum += std::abs(
+              std::log(predict(applications[p.application], p, candidate, seconds).p99_ms / p.real.p99_ms));
       if (sum < best) {
         best = sum;
         fit.overhead_ms = overhead;
@@ -274,7 +279,7 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
         points.push_back(p);
       }
   std::filesystem::remove_all(folder);
-  const Fit fit = fitted(applications, points);
+  const Fit fit = fitted(applications, points, options.seconds);
   ordered_json result;
   result["seed"] = options.seed;
   result["seconds_per_point"] = options.seconds;
@@ -285,7 +290,7 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
     return ordered_json{{"p99_ms", s.p99_ms}, {"rate", s.rate}, {"cpu", s.cpu}};
   };
   for (Point& p : points) {
-    p.model = predict(applications[p.application], p, fit);
+    p.model = predict(applications[p.application], p, fit, options.seconds);
     result["points"].push_back({{"application", applications[p.application].name},
                                 {"limit", p.limit},
                                 {"load", p.load},
