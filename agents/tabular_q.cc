@@ -31,7 +31,8 @@ Cells frequency_cells() {
            {0.15F, 0.35F, 0.55F, 0.75F,
             0.95F},        // place of the frequency: two levels of eleven each, the top alone
            {0.8F, 0.99F},  // SLO preservation: clearly missed, just missed, kept
-           {0.99F}}};
+           {0.99F},
+           {}}};  // the gain of IPS: told by the cells of CPU use and SLO preservation
 }
 
 TabularQ make_tabular_q(Cells cells, int levels, const TabularQOptions& options) {

@@ -20,6 +20,7 @@ std::string_view name_of(const std::array<std::string_view, N>& names, E e) {
 }
 
 constexpr std::array<std::string_view, 3> kModes = {"observe", "recommend", "control"};
+constexpr std::array<std::string_view, 2> kTasks = {"resource-limits", "cpu-frequency"};
 
 constexpr std::array<KnobTraits, kKnobCount> kKnobs = {{
     // cpu.max is kept in whole microseconds of quota per period: 1 us of 100 ms at 0.01 cores is 0.1 %.
@@ -37,7 +38,12 @@ std::string_view to_string(Validity v) {
                  v);
 }
 std::string_view to_string(Task t) {
-  return name_of(std::array<std::string_view, 2>{"resource-limits", "cpu-frequency"}, t);
+  return name_of(kTasks, t);
+}
+std::optional<Task> task_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kTasks.size(); ++i)
+    if (kTasks[i] == name) return static_cast<Task>(i);
+  return std::nullopt;
 }
 std::string_view to_string(CgroupOwner o) {
   return name_of(std::array<std::string_view, 4>{"unmanaged", "systemd", "delegated", "kubelet"}, o);

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ enum class TargetKind : std::uint8_t { Cgroup, CpuSet };
 /// `cpu-frequency` manages a CpuSet, `resource-limits` a Cgroup.
 enum class Task : std::uint8_t { ResourceLimits, CpuFrequency };
 std::string_view to_string(Task t);  // "resource-limits", "cpu-frequency"
+std::optional<Task> task_from_name(std::string_view name);
 
 /// Identity. Cgroup: the inode of its directory (kernfs inodes carry a generation: a re-created cgroup of the
 /// same name is a new target). CpuSet: FNV-1a of the canonical CPU list.

@@ -26,6 +26,7 @@ constexpr std::array<StateEntry, kFrequencyStateDim> kFrequency = {{
     {"frequency", "kHz", "place in the range, [0,1]"},
     {"sp_latency", "ms", "SLO preservation of latency, [0,1], 1 without an SLO"},
     {"sp_throughput", "1/s", "SLO preservation of throughput, [0,1], 1 without an SLO"},
+    {"ips_gain", "1", "relative IPS gain per relative frequency increase, [0,1]; 0.5: not known"},
 }};
 
 constexpr double kIpsUnit = 1e10;
@@ -108,7 +109,8 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
   return b.take();
 }
 
-StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus) {
+StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus,
+                            double gain) {
   Builder b;
   const Sample& ips = now[Signal::Instructions];
   const int n = std::max(cpus, 1);
@@ -124,6 +126,7 @@ StateVector frequency_state(const Rule& rule, const Observation& now, double khz
   const bool known = khz > 0 && std::isfinite(range.upper);
   b.add(known ? relative_position(khz, range) : 0, known, known);
   add_slo(b, rule.slo, now, cpu_saturated(now, n, rule.guards.throttled_floor));
+  b.add(std::isfinite(gain) ? gain : 0.5, true, true);
   return b.take();
 }
 

@@ -25,8 +25,9 @@ struct StateEntry {
 /// FLASH Table 7 (resource-limits), plus use as a place on the scale of the actions: what is good is use over
 /// limit, so the wanted limit is that place and a constant (docs/adr/0005-geometric-actions.md).
 inline constexpr int kLimitsStateDim = 9;
-/// FLASH Table 9 (cpu-frequency), plus `ips_known`: machines without an instruction counter are served too.
-inline constexpr int kFrequencyStateDim = 6;
+/// FLASH Table 9 (cpu-frequency), plus `ips_known`: machines without an instruction counter are served too,
+/// and `ips_gain`: what the default reward remembers of earlier steps is part of the state (ADR 2).
+inline constexpr int kFrequencyStateDim = 7;
 inline constexpr int kMaxStateDim = 9;
 
 inline constexpr int state_dim(Task task) {
@@ -54,7 +55,9 @@ struct LimitInForce {
 StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Observation* before,
                          const Observation& now, LimitInForce cpu, LimitInForce memory);
 
-/// `khz` in force as read back; `range` of the knob; `cpus` how many the set has.
-StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus);
+/// `khz` in force as read back; `range` of the knob; `cpus` how many the set has; `gain` Reward::ips_gain of
+/// the step before as the default reward remembers it (NaN: not known).
+StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus,
+                            double gain);
 
 }  // namespace flash

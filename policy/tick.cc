@@ -235,7 +235,7 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a, Decision& d, const Observa
       in.range = knob_range(*a.rule, *k, options.capacity);
       in.steps = k->steps;
     }
-    a.state = frequency_state(*a.rule, o, in.khz, in.range, in.cpus);
+    a.state = frequency_state(*a.rule, o, in.khz, in.range, in.cpus, a.gain);
     Observation moved;
     if (const double view = own_view(KnobKind::CpuFrequency, in.khz); view != in.khz) {
       moved = seen_at(o, in.khz, view);

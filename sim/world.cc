@@ -134,7 +134,7 @@ void WorldCore::pass(bool with_reward) {
                           {in_force_[1], pair_->range(KnobKind::MemoryLimit)});
   } else {
     state_ = frequency_state(pair_->rule(), now_, in_force_[0], pair_->range(KnobKind::CpuFrequency),
-                             pair_->cpus());
+                             pair_->cpus(), gain_);
   }
 }
 

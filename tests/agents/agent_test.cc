@@ -16,7 +16,7 @@ std::unique_ptr<Agent> make(const AgentSpaces& spaces, const AgentOptions& optio
   return *std::move(agent);
 }
 
-constexpr AgentSpaces kLimits{Task::ResourceLimits, 7, 2}, kFrequency{Task::CpuFrequency, 6, 11};
+constexpr AgentSpaces kLimits{Task::ResourceLimits, 7, 2}, kFrequency{Task::CpuFrequency, 7, 11};
 
 Transition random_transition(const AgentSpaces& s, Random& random) {
   Transition t;

@@ -67,7 +67,7 @@ TEST(DdpgLearns, TheLinearGainOfTheRiccatiEquation) {
 /// `explore`: the share of steps with any level, if it is more than the snapshot asks for.
 std::unique_ptr<Agent> learn_frequency(const FrequencyToy& toy, const AgentOptions& options, int steps,
                                        double explore) {
-  auto agent = *Agent::create({Task::CpuFrequency, 6, FrequencyToy::kLevels}, options);
+  auto agent = *Agent::create({Task::CpuFrequency, 7, FrequencyToy::kLevels}, options);
   Random random(options.seed + 100);
   EvaluatorScratch scratch;
   std::unique_ptr<CompiledPolicy> policy;

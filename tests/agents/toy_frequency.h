@@ -39,6 +39,7 @@ class FrequencyWorld {
     phase_ = random_.uniform(0, o_.period_s);
     sense();
     before_ = now_;
+    fill_state();
   }
 
   const std::vector<float>& state() const { return state_; }
@@ -77,12 +78,18 @@ class FrequencyWorld {
     step.gain_before = gain_;
     const Reward r = frequency_reward(rule_, step);
     gain_ = r.ips_gain;
+    fill_state();
     reward_ = r.value;
     slo_preservation_ = r.slo_preservation;
     return khz_to_level(khz_, range_);
   }
 
  private:
+  void fill_state() {
+    const StateVector s = frequency_state(rule_, now_, khz_, range_, 1, gain_);
+    state_.assign(s.span().begin(), s.span().end());
+  }
+
   void sense() {
     const double angle = 2 * std::numbers::pi * (static_cast<double>(step_) + phase_) / o_.period_s;
     const double level = o_.low + (o_.high - o_.low) * (0.5 - 0.5 * std::cos(angle));
@@ -98,8 +105,6 @@ class FrequencyWorld {
     const double busy = std::min(use, 0.98);
     now_[Signal::LatencyP99] = Sample::good(o_.service_ms / speed / (1 - busy) + 1000 * backlog_ / speed);
 
-    const StateVector s = frequency_state(rule_, now_, khz_, range_, 1);
-    state_.assign(s.span().begin(), s.span().end());
     FrequencyInput in;
     in.rule = &rule_;
     in.observation = &now_;

@@ -144,16 +144,17 @@ TEST(TabularQ, ItsNetworkDecidesAsTheTableAwayFromThresholds) {
     t.visits[i] = 1;
   }
   const auto layers = to_layers(t);
-  const CompiledNetwork network(layers, std::vector<float>(6, 0.0F), std::vector<float>(6, 1.0F), {});
+  const CompiledNetwork network(layers, std::vector<float>(kFrequencyCellEntries, 0.0F),
+                                std::vector<float>(kFrequencyCellEntries, 1.0F), {});
   EvaluatorScratch scratch;
   network.prepare(scratch);
   int same = 0, far = 0;
   constexpr int kTried = 5000;
   for (int i = 0; i < kTried; ++i) {
-    std::vector<float> s(6);
+    std::vector<float> s(kFrequencyCellEntries);
     for (float& x : s) x = static_cast<float>(random.uniform(0, 1));
     bool near = false;
-    for (std::size_t d = 0; d < 6; ++d)
+    for (std::size_t d = 0; d < kFrequencyCellEntries; ++d)
       for (float x : t.cells.thresholds[d]) near = near || std::abs(s[d] - x) < 0.003F;
     const auto q = network.evaluate(s, scratch);
     const float* row = t.q.data() + t.cells.of(s) * 11;

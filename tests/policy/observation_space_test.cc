@@ -97,7 +97,7 @@ TEST(ObservationSpace, FrequencyFollowsTable9) {
   Observation o = service();
   o[Signal::CpuUsage] = Sample::good(1.9);
   o[Signal::Instructions] = Sample::good(4e9);
-  const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2);
+  const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7);
   ASSERT_EQ(s.size, kFrequencyStateDim);
   EXPECT_FLOAT_EQ(s.values[0], 0.2F);  // 2e9 per CPU
   EXPECT_FLOAT_EQ(s.values[1], 1.0F);
@@ -105,7 +105,9 @@ TEST(ObservationSpace, FrequencyFollowsTable9) {
   EXPECT_FLOAT_EQ(s.values[3], 0.5F);
   EXPECT_FLOAT_EQ(s.values[4], 0.5F);
   EXPECT_FLOAT_EQ(s.values[5], 0.8F);
+  EXPECT_FLOAT_EQ(s.values[6], 0.7F);
   EXPECT_TRUE(s.trusted());
+  EXPECT_FLOAT_EQ(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, std::nan("")).values[6], 0.5F) << "not known";
 }
 
 TEST(ObservationSpace, AMachineWithoutACounterIsServedAndAProxyIsNoCounter) {
@@ -114,19 +116,19 @@ TEST(ObservationSpace, AMachineWithoutACounterIsServedAndAProxyIsNoCounter) {
   Observation o = service();
   for (const Sample& ips : {Sample::missing(), Sample::proxy(3e9)}) {
     o[Signal::Instructions] = ips;
-    const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2);
+    const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7);
     EXPECT_EQ(s.values[0], 0);
     EXPECT_EQ(s.values[1], 0);
     EXPECT_TRUE(s.sensible());
   }
   o[Signal::Instructions] = Sample::invalid();
-  EXPECT_FALSE(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2).sensible());
+  EXPECT_FALSE(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7).sensible());
 }
 
 TEST(ObservationSpace, AnUnknownFrequencyIsNotSensible) {
   Rule rule;
   rule.task = Task::CpuFrequency;
-  EXPECT_FALSE(frequency_state(rule, service(), 0, {1e6, 3e6}, 2).sensible());
+  EXPECT_FALSE(frequency_state(rule, service(), 0, {1e6, 3e6}, 2, 0.7).sensible());
 }
 
 }  // namespace

@@ -1,0 +1,42 @@
+// Purpose: pretraining of a shared policy from the oracle (sim/oracle.h), which knows what a node does not:
+// the true parameters and the load ahead. The policy sees the state and, as FLASH's shared model, an
+// embedding of the pair's trajectories; encoder and policy learn together to lose as little as possible of
+// the oracle's value. States are those that the policy itself gets into (DAgger: Ross, Gordon, Bagnell 2011),
+// the loss is in reward, not in distance from the oracle's action, so what cannot be told from state and
+// embedding is decided by the mean over what it may be. Ownership: values. Thread rule: one thread calls; the
+// batch has its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "meta/shared_policy.h"
+#include "pretrain/pool.h"
+
+namespace flash {
+
+struct ImitationOptions {
+  Conditioning conditioning = Conditioning::Embedding;
+  int rounds = 10;    // of acting and learning; the first acts by the fallback
+  int steps = 200;    // per round and pair
+  int updates = 600;  // per round
+  int pairs_per_update = 32;
+  int rows_per_pair = 16;
+  double rate = 2e-3;  // falls to a tenth, as a cosine
+  std::uint64_t seed = 1;
+  int threads = 2;
+  SharedPolicyOptions policy;  // task, sizes and conditioning are filled here
+};
+
+struct ImitationProgress {
+  int round = 0, rounds = 0;
+  double reward = 0;   // mean per step of what acted in this round
+  double loss = 0;     // reward lost to the oracle's best candidate, mean over the round's last updates
+  double seconds = 0;  // since the start
+};
+
+/// REQUIRES: all pairs are of one task. EINVAL: an option that is not possible, named.
+Result<SharedPolicy> imitate_oracle(const Pool& pool, const ImitationOptions& options,
+                                    const std::function<void(const ImitationProgress&)>& progress);
+
+}  // namespace flash

@@ -1,0 +1,191 @@
+// flash-pretrain: makes the shared model of a task from a pool of simulated pairs, and says what it is worth
+// on pairs that it never saw. flash-pretrain(1).
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agents/agent.h"
+#include "core/tensor_file.h"
+#include "pretrain/imitation.h"
+#include "pretrain/pool.h"
+#include "pretrain/scoring.h"
+#include "workloads/command_line.h"
+
+namespace flash {
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr std::uint64_t kUnseen = 0x0b5e55edULL;  // the unseen pool's seed beside the user's
+
+struct Options {
+  PoolOptions pool;
+  ImitationOptions imitation;
+  std::size_t unseen = 50;
+  std::string out, json;
+  bool help = false;
+};
+
+Parsed<Task> parse_task(std::string_view text) {
+  if (const auto task = task_from_name(text)) return *task;
+  return UsageError{"unknown task '" + std::string(text) + "' (resource-limits, cpu-frequency)"};
+}
+
+Parsed<Conditioning> parse_conditioning(std::string_view text) {
+  for (Conditioning c : {Conditioning::None, Conditioning::Embedding, Conditioning::Given})
+    if (text == to_string(c)) return c;
+  return UsageError{"unknown conditioning '" + std::string(text) + "' (none, embedding, given)"};
+}
+
+Applied int_into(int& out, std::string_view text, std::uint64_t low, std::uint64_t high) {
+  std::uint64_t value = 0;
+  if (auto error = integer_into(value, low, high)(text)) return error;
+  out = static_cast<int>(value);
+  return std::nullopt;
+}
+
+std::vector<OptionRow> option_rows(Options& o) {
+  std::vector<OptionRow> rows;
+  rows.push_back({"--task", "TASK", "resource-limits (default) or cpu-frequency",
+                  parsed_into<Task>(o.pool.task, parse_task)});
+  rows.push_back(
+      {"--pairs", "N", "how many pairs to learn from (default 200)", [&o](std::string_view v) -> Applied {
+         std::uint64_t n = 0;
+         if (auto error = integer_into(n, 1, 100000)(v)) return error;
+         o.pool.pairs = n;
+         return std::nullopt;
+       }});
+  rows.push_back(
+      {"--seed", "S", "of pool and training (default 1)", integer_into(o.pool.seed, 0, UINT64_MAX)});
+  rows.push_back({"--apps", "FILE", "pool of applications instead of drawn ones", text_into(o.pool.apps)});
+  rows.push_back({"--envs", "FILE", "pool of environments instead of drawn ones", text_into(o.pool.envs)});
+  rows.push_back({"--conditioning", "KIND", "embedding (default), none, or given: the true parameters",
+                  parsed_into<Conditioning>(o.imitation.conditioning, parse_conditioning)});
+  rows.push_back({"--rounds", "N", "of acting and learning (default 10)",
+                  [&o](std::string_view v) { return int_into(o.imitation.rounds, v, 1, 1000); }});
+  rows.push_back({"--steps", "N", "per round and pair (default 200)",
+                  [&o](std::string_view v) { return int_into(o.imitation.steps, v, 100, 100000); }});
+  rows.push_back({"--updates", "N", "per round (default 600)",
+                  [&o](std::string_view v) { return int_into(o.imitation.updates, v, 1, 1000000); }});
+  rows.push_back({"--threads", "N", "for simulation (default 2)",
+                  [&o](std::string_view v) { return int_into(o.imitation.threads, v, 1, 256); }});
+  rows.push_back({"--unseen", "N", "pairs that the model is scored on; 0: none (default 50)",
+                  [&o](std::string_view v) -> Applied {
+                    std::uint64_t n = 0;
+                    if (auto error = integer_into(n, 0, 100000)(v)) return error;
+                    o.unseen = n;
+                    return std::nullopt;
+                  }});
+  rows.push_back({"--out", "FILE", "where the model goes", text_into(o.out)});
+  rows.push_back({"--json", "FILE", "where the figures go; - is standard output", text_into(o.json)});
+  rows.push_back({"--help", "", "this text", flag_into(o.help)});
+  return rows;
+}
+
+nlohmann::ordered_json to_json(const Interval& i) {
+  return {{"mean", i.mean}, {"lo", i.lo}, {"hi", i.hi}};
+}
+
+int run(const Options& o) {
+  std::string warning;
+  const std::string computes = prepare_libtorch(warning);
+  if (!warning.empty()) std::cerr << "flash-pretrain: " << warning << '\n';
+  const auto pool = make_pool(o.pool);
+  if (!pool) {
+    std::cerr << "flash-pretrain: " << pool.error().message() << '\n';
+    return kExitFailure;
+  }
+  std::cerr << "learning " << to_string(o.pool.task) << " from " << pool->pairs.size() << " pairs with "
+            << computes << '\n';
+  const auto start = std::chrono::steady_clock::now();
+  auto policy = imitate_oracle(*pool, o.imitation, [](const ImitationProgress& p) {
+    std::fprintf(stderr, "round %d of %d: reward %.3f, %.4f lost per decision, %.0f s, about %.0f s to go\n",
+                 p.round, p.rounds, p.reward, p.loss, p.seconds, p.seconds / p.round * (p.rounds - p.round));
+  });
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!policy) {
+    std::cerr << "flash-pretrain: " << policy.error().message() << '\n';
+    return kExitFailure;
+  }
+  if (!o.out.empty()) {
+    if (auto written = write_tensor_file(o.out, policy->checkpoint()); !written) {
+      std::cerr << "flash-pretrain: " << written.error().message() << '\n';
+      return kExitFailure;
+    }
+    std::cerr << "wrote " << o.out << '\n';
+  }
+  nlohmann::ordered_json out = {{"tool", "flash-pretrain"},
+                                {"task", to_string(o.pool.task)},
+                                {"pairs", pool->pairs.size()},
+                                {"seed", o.pool.seed},
+                                {"conditioning", to_string(o.imitation.conditioning)},
+                                {"threads", o.imitation.threads},
+                                {"computes", computes},
+                                {"seconds", seconds}};
+  if (o.unseen > 0) {
+    PoolOptions unseen = o.pool;
+    unseen.pairs = o.unseen;
+    unseen.seed = o.pool.seed ^ kUnseen;
+    if (!o.pool.apps.empty()) std::cerr << "scored on drawn pairs: the pool's own were learned from\n";
+    unseen.apps.clear();
+    unseen.envs.clear();
+    const auto others = make_pool(unseen);
+    if (!others) {
+      std::cerr << "flash-pretrain: " << others.error().message() << '\n';
+      return kExitFailure;
+    }
+    const Scoring scoring(*others, {10, o.pool.seed + 1, o.imitation.threads});
+    std::vector<Scored> all = scoring.yardsticks();
+    all.push_back(scoring.at_once("at_once", *policy));
+    all.push_back(scoring.after_one_episode("after_one_episode", *policy));
+    for (const Scored& s : all) {
+      const Interval reward = interval_of(s.reward), score = interval_of(s.score);
+      out["unseen"][s.name] = {{"reward", to_json(reward)}, {"score", to_json(score)}};
+      std::fprintf(stderr, "%-18s reward %.3f [%.3f, %.3f]  score %.3f [%.3f, %.3f]\n", s.name.c_str(),
+                   reward.mean, reward.lo, reward.hi, score.mean, score.lo, score.hi);
+    }
+    out["unseen"]["pairs"] = others->pairs.size();
+    out["unseen"]["gain_over_rule"] = to_json(Scoring::gain(all.back(), all[1]));
+  }
+  if (o.json == "-") {
+    std::cout << out.dump(2) << '\n';
+  } else if (!o.json.empty()) {
+    std::ofstream file(o.json);
+    file << out.dump(2) << '\n';
+    if (!file.flush()) {
+      std::cerr << "flash-pretrain: " << o.json << ": cannot be written\n";
+      return kExitFailure;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace flash
+
+int main(int argc, char** argv) {
+  using namespace flash;
+  Options o;
+  const std::vector<OptionRow> rows = option_rows(o);
+  const std::vector<std::string_view> args(argv + 1, argv + argc);
+  if (const auto error = apply_options(rows, args)) {
+    std::cerr << "flash-pretrain: " << error->message << '\n';
+    return kExitUsage;
+  }
+  if (o.help) {
+    std::cout
+        << "usage: flash-pretrain [OPTIONS]\n\nMakes the shared model of a task from simulated pairs.\n\n"
+        << describe_options(rows);
+    return 0;
+  }
+  o.imitation.seed = o.pool.seed;
+  return run(o);
+}

@@ -1,0 +1,132 @@
+#include "pretrain/scoring.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "pretrain/episodes.h"
+#include "sim/batch.h"
+#include "sim/oracle.h"
+
+namespace flash {
+namespace {
+
+constexpr double kOffset = 30000;  // seconds into the traces; training begins anywhere
+constexpr int kWarmUp = 60;
+
+}  // namespace
+
+Interval interval_of(std::span<const double> values) {
+  Interval i;
+  const auto n = static_cast<double>(values.size());
+  if (values.empty()) return i;
+  for (double v : values) i.mean += v / n;
+  double squares = 0;
+  for (double v : values) squares += (v - i.mean) * (v - i.mean);
+  const double half = n > 1 ? 1.96 * std::sqrt(squares / (n - 1) / n) : 0;
+  i.lo = i.mean - half;
+  i.hi = i.mean + half;
+  return i;
+}
+
+Scoring::Scoring(const Pool& unseen, const ScoringOptions& options) : options_(options) {
+  for (const Pair& p : unseen.pairs) pairs_.push_back(&p);
+  std::vector<Yardsticks> measured(pairs_.size());
+  EvaluationOptions o;
+  o.episodes = options.episodes;
+  o.steps = kEpisodeSteps;
+  o.warm_up = kWarmUp;
+  o.offset_s = kOffset;
+  o.seed = options.seed;
+  WorkerThreads workers(options.threads);
+  workers.run(pairs_.size(), [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) measured[i] = flash::yardsticks(*pairs_[i], o);
+  });
+  yardsticks_ = {{"random", {}, {}}, {"rule", {}, {}}, {"best_fixed", {}, {}}, {"oracle", {}, {}}};
+  for (const Yardsticks& y : measured) {
+    const double rewards[] = {y.random, y.rule, y.best_fixed, y.oracle};
+    for (std::size_t k = 0; k < yardsticks_.size(); ++k) {
+      yardsticks_[k].reward.push_back(rewards[k]);
+      yardsticks_[k].score.push_back(y.score(rewards[k]));
+    }
+  }
+}
+
+Scored Scoring::with_scores(std::string name, std::vector<double> rewards) const {
+  Scored s{std::move(name), std::move(rewards), {}};
+  for (std::size_t i = 0; i < s.reward.size(); ++i) {
+    const double random = yardsticks_[0].reward[i], oracle = yardsticks_[3].reward[i];
+    s.score.push_back((s.reward[i] - random) / (oracle - random));
+  }
+  return s;
+}
+
+Scored Scoring::scored(const std::string& name, const SharedPolicy& policy,
+                       std::span<const float> contexts) const {
+  EpisodeOptions o;
+  o.warm_up = kWarmUp;
+  o.offset_s = kOffset;
+  o.seed = options_.seed;
+  o.threads = options_.threads;
+  std::vector<int> pair;
+  std::vector<float> outputs;
+  const auto levels = static_cast<std::size_t>(policy.options().outputs);
+  return with_scores(
+      name, mean_rewards(pairs_, options_.episodes, o, [&](const Batch& batch, std::span<float> actions) {
+        if (pair.empty()) {
+          for (std::size_t i = 0; i < batch.size(); ++i)
+            pair.push_back(static_cast<int>(i) / options_.episodes);
+          outputs.resize(batch.size() * levels);
+        }
+        policy.evaluate(batch.states(), pair, contexts, outputs);
+        if (policy.options().task == Task::ResourceLimits) {
+          std::copy(outputs.begin(), outputs.end(), actions.begin());
+          return;
+        }
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+          const auto scores = std::span<const float>(outputs).subspan(i * levels, levels);
+          actions[i] = static_cast<float>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+        }
+      }));
+}
+
+Scored Scoring::at_once(const std::string& name, const SharedPolicy& policy) const {
+  const std::vector<float> nothing(pairs_.size() * static_cast<std::size_t>(policy.context_dim()), 0.0F);
+  return scored(name, policy, nothing);
+}
+
+Scored Scoring::after_one_episode(const std::string& name, const SharedPolicy& policy) const {
+  std::vector<float> contexts;
+  switch (policy.options().conditioning) {
+    case Conditioning::None:
+      break;
+    case Conditioning::Given:
+      for (const Pair* p : pairs_)
+        contexts.insert(contexts.end(), p->true_params().begin(), p->true_params().end());
+      break;
+    case Conditioning::Embedding: {
+      EpisodeOptions o;
+      o.offset_s = kOffset / 2;
+      o.seed = options_.seed + 1;
+      o.threads = options_.threads;
+      const std::vector<Recorded> episodes = fallback_episodes(pairs_, o);
+      std::vector<Sequences> sequences;
+      for (const Recorded& r : episodes) {
+        const Recorded* one = &r;
+        sequences.push_back(sequences_of({&one, 1}, step_features(policy.options().task)));
+      }
+      std::vector<const Sequences*> pointers;
+      for (const Sequences& s : sequences) pointers.push_back(&s);
+      contexts = policy.embed(pointers);
+      break;
+    }
+  }
+  return scored(name, policy, contexts);
+}
+
+Interval Scoring::gain(const Scored& one, const Scored& other) {
+  std::vector<double> difference;
+  for (std::size_t i = 0; i < one.reward.size(); ++i) difference.push_back(one.reward[i] - other.reward[i]);
+  return interval_of(difference);
+}
+
+}  // namespace flash

@@ -1,0 +1,59 @@
+// Purpose: what a shared policy is worth on pairs that it never saw, beside the yardsticks: random, the
+// rule-based controller, the best fixed setting in hindsight, the oracle. Ownership: values. Thread rule: one
+// thread calls.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "meta/shared_policy.h"
+#include "pretrain/pool.h"
+
+namespace flash {
+
+struct ScoringOptions {
+  int episodes = 10;  // per pair, of 100 scored steps, at different times of the trace
+  std::uint64_t seed = 1;
+  int threads = 2;
+};
+
+/// Mean over pairs with its 95 % interval (normal; pairs are the samples).
+struct Interval {
+  double mean = 0, lo = 0, hi = 0;
+};
+Interval interval_of(std::span<const double> values);
+
+/// One way to control, on every pair of a pool.
+struct Scored {
+  std::string name;
+  std::vector<double> reward;  // per step, [pairs]
+  std::vector<double> score;   // (R - random) / (oracle - random), [pairs]
+};
+
+class Scoring {
+ public:
+  /// Measures the yardsticks. The pool must outlive this.
+  Scoring(const Pool& unseen, const ScoringOptions& options);
+
+  /// "random", "rule", "best_fixed", "oracle".
+  const std::vector<Scored>& yardsticks() const { return yardsticks_; }
+  /// A policy as it is, with nothing known of the pair.
+  Scored at_once(const std::string& name, const SharedPolicy& policy) const;
+  /// With what a node knows after one episode under the rule-based controller (AWARE's INITIALIZED stage): an
+  /// embedding of that episode, or the true parameters where the policy is conditioned on them.
+  Scored after_one_episode(const std::string& name, const SharedPolicy& policy) const;
+  /// one - other, pair by pair.
+  static Interval gain(const Scored& one, const Scored& other);
+
+ private:
+  Scored scored(const std::string& name, const SharedPolicy& policy, std::span<const float> contexts) const;
+  Scored with_scores(std::string name, std::vector<double> rewards) const;
+
+  ScoringOptions options_;
+  std::vector<const Pair*> pairs_;
+  std::vector<Scored> yardsticks_;
+};
+
+}  // namespace flash

@@ -1,0 +1,42 @@
+// Pretraining from the oracle on a small pool (label learning: fixed seeds).
+#include <gtest/gtest.h>
+
+#include "pretrain/imitation.h"
+#include "pretrain/scoring.h"
+
+namespace flash {
+namespace {
+
+Scored learned(Task task) {
+  const Pool pool = *make_pool({.task = task, .pairs = 40, .seed = 1});
+  ImitationOptions o;
+  o.rounds = 3;
+  o.steps = 100;
+  o.updates = 250;
+  auto policy = imitate_oracle(pool, o, nullptr);
+  EXPECT_TRUE(policy);
+  const Pool unseen = *make_pool({.task = task, .pairs = 12, .seed = 77});
+  const Scoring scoring(unseen, {3, 5, 2});
+  const Scored s = scoring.after_one_episode("ours", *policy);
+  EXPECT_GT(Scoring::gain(s, scoring.yardsticks()[1]).mean, 0.01) << "better than the rule-based controller";
+  return s;
+}
+
+TEST(Imitation, AFewRoundsBeatTheRulesOnUnseenPairsOfLimits) {
+  EXPECT_GT(interval_of(learned(Task::ResourceLimits).score).mean, 0.6);
+}
+
+TEST(Imitation, AFewRoundsBeatTheRulesOnUnseenPairsOfFrequency) {
+  EXPECT_GT(interval_of(learned(Task::CpuFrequency).score).mean, 0.3);
+}
+
+TEST(Imitation, RefusesWhatItCannotLearnFrom) {
+  EXPECT_FALSE(imitate_oracle({}, {}, nullptr));
+  const Pool pool = *make_pool({.pairs = 1});
+  ImitationOptions o;
+  o.steps = 10;
+  EXPECT_FALSE(imitate_oracle(pool, o, nullptr));
+}
+
+}  // namespace
+}  // namespace flash

@@ -1,0 +1,186 @@
+// Pools, recorded episodes, scores, and the shared model's file.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "meta/shared_policy.h"
+#include "pretrain/episodes.h"
+#include "pretrain/pool.h"
+#include "pretrain/scoring.h"
+
+namespace flash {
+namespace {
+
+TEST(Pool, TheSameSeedDrawsTheSamePairsAndAnotherSeedOthers) {
+  const Pool a = *make_pool({.pairs = 5, .seed = 1}), b = *make_pool({.pairs = 5, .seed = 1});
+  const Pool c = *make_pool({.pairs = 5, .seed = 2});
+  int differ = 0;
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_TRUE(std::equal(a.pairs[i].true_params().begin(), a.pairs[i].true_params().end(),
+                           b.pairs[i].true_params().begin()));
+    if (!std::equal(a.pairs[i].true_params().begin(), a.pairs[i].true_params().end(),
+                    c.pairs[i].true_params().begin()))
+      ++differ;
+  }
+  EXPECT_EQ(differ, 5);
+}
+
+TEST(Pool, AFileThatIsMissingOrWrongIsNamed) {
+  const auto missing = make_pool({.apps = "/nonexistent/apps.json"});
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message().find("/nonexistent/apps.json"), std::string::npos);
+  const std::string path = ::testing::TempDir() + "pool_test_apps.json";
+  std::ofstream(path) << R"({"version": 1, "applications": [{"name": "a", "colour": 3}]})";
+  const auto wrong = make_pool({.apps = path});
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message().find(path), std::string::npos) << wrong.error().message();
+  EXPECT_NE(wrong.error().message().find("colour"), std::string::npos) << wrong.error().message();
+}
+
+TEST(Episodes, ARecordingHoldsTheStateBeforeTheActionInForceAndItsReward) {
+  const Pool pool = *make_pool({.pairs = 2, .seed = 3});
+  Batch batch({Task::ResourceLimits, 2, 1, false});
+  for (std::size_t i = 0; i < 2; ++i) batch.reset(i, pool.pairs[i], 0, i);
+  Recorder recorder(batch);
+  const std::vector<float> before(batch.states().begin(), batch.states().end());
+  recorder.begin(batch);
+  batch.step(std::vector<float>{0.5F, 0.5F, -0.5F, 0.5F});
+  recorder.end(batch);
+  const Recorded r = recorder.take(1);
+  ASSERT_EQ(r.steps, 1);
+  ASSERT_EQ(r.rows.size(), static_cast<std::size_t>(step_features(Task::ResourceLimits)));
+  for (std::size_t k = 0; k < kLimitsStateDim; ++k) EXPECT_EQ(r.rows[k], before[kLimitsStateDim + k]);
+  EXPECT_EQ(r.rows[kLimitsStateDim], batch.executed()[2]);
+  EXPECT_EQ(r.rows.back(), batch.rewards()[1]);
+  EXPECT_EQ(recorder.take(1).steps, 0) << "what was taken is gone";
+}
+
+TEST(Episodes, SequencesArePaddedWithZerosAndMasked) {
+  const Recorded two{{1, 2, 3, 4}, 2}, one{{5, 6}, 1};
+  const Recorded* both[] = {&two, &one};
+  const Sequences s = sequences_of(both, 2);
+  EXPECT_EQ(s.steps, 2);
+  EXPECT_EQ(s.lengths, (std::vector<int>{2, 1}));
+  EXPECT_EQ(s.x, (std::vector<float>{1, 2, 5, 6, 3, 4, 0, 0}));
+}
+
+TEST(Interval, IsTheMeanAndItsNormalInterval) {
+  const double values[] = {1, 2, 3, 4};
+  const Interval i = interval_of(values);
+  EXPECT_DOUBLE_EQ(i.mean, 2.5);
+  EXPECT_NEAR(i.hi - i.mean, 1.96 * std::sqrt(5.0 / 3 / 4), 1e-12);
+}
+
+TEST(Scoring, YardsticksAreInTheirOrder) {
+  const Pool pool = *make_pool({.pairs = 6, .seed = 11});
+  const Scoring scoring(pool, {2, 1, 1});
+  const auto& y = scoring.yardsticks();
+  ASSERT_EQ(y.size(), 4u);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_DOUBLE_EQ(y[0].score[i], 0);
+    EXPECT_DOUBLE_EQ(y[3].score[i], 1);
+    EXPECT_LE(y[2].reward[i], y[3].reward[i]);
+  }
+  EXPECT_GT(interval_of(y[1].score).mean, 0.2) << "the rules are better than chance";
+}
+
+SharedPolicyOptions small() {
+  SharedPolicyOptions o;
+  o.state_dim = 3;
+  o.outputs = o.action_width = 2;
+  o.encoder = {EncoderKind::Set, 4, 8, 1, 8, 1e-2};
+  o.hidden = {8};
+  return o;
+}
+
+TEST(SharedPolicy, LearnsWhatOnlyThePairTells) {
+  // Two pairs with the same states; the wanted output is +-0.5, and only the reward in the trajectory tells
+  // which.
+  SharedPolicyOptions o = small();
+  o.rate = 1e-2;
+  auto policy = *SharedPolicy::create(o);
+  const auto context = [](float reward) {
+    const Recorded r{{0.1F, 0.2F, 0.3F, 0, 0, reward, 0.3F, 0.2F, 0.1F, 0, 0, reward}, 2};
+    const Recorded* one = &r;
+    return sequences_of({&one, 1}, 6);
+  };
+  const Sequences good = context(1), bad = context(-1);
+  const Sequences* contexts[] = {&good, &bad};
+  const std::vector<float> states = {0.1F, 0.2F, 0.3F, 0.1F, 0.2F, 0.3F};
+  const int pair[] = {0, 1};
+  double loss = 0;
+  for (int i = 0; i < 300; ++i)
+    loss = policy.train(states, pair, contexts, {}, [](std::span<const float> y, std::span<float> dy) {
+      double sum = 0;
+      for (std::size_t k = 0; k < y.size(); ++k) {
+        const float error = y[k] - (k < 2 ? 0.5F : -0.5F);
+        sum += error * error;
+        dy[k] = error;
+      }
+      return sum;
+    });
+  EXPECT_LT(loss, 0.01);
+  const std::vector<float> e = policy.embed(contexts);
+  std::vector<float> y(4);
+  policy.evaluate(states, pair, e, y);
+  EXPECT_NEAR(y[0], 0.5, 0.1);
+  EXPECT_NEAR(y[2], -0.5, 0.1);
+  // The snapshot of a pair, evaluated as flashd does it, is the same policy.
+  for (int p = 0; p < 2; ++p) {
+    PolicySnapshot s = policy.snapshot(std::span<const float>(e).subspan(4 * static_cast<std::size_t>(p), 4));
+    const CompiledPolicy compiled(std::move(s));
+    EvaluatorScratch scratch;
+    compiled.actor.prepare(scratch);
+    const auto out = compiled.actor.evaluate(std::span<const float>(states).first(3), scratch);
+    EXPECT_NEAR(out[0], y[2 * static_cast<std::size_t>(p)], 1e-5);
+  }
+}
+
+TEST(SharedPolicy, ComesBackFromItsFileAsItWas) {
+  auto policy = *SharedPolicy::create(small());
+  policy.set_scale(std::vector<float>{1, 2, 3}, std::vector<float>{1, 2, 4}, std::vector<float>(6, 0.5F),
+                   std::vector<float>(6, 2));
+  auto again = SharedPolicy::restore(*decode_tensor_file(encode(policy.checkpoint())));
+  ASSERT_TRUE(again) << again.error().message();
+  const Recorded r{{1, 2, 3, 4, 5, 6}, 1};
+  const Recorded* one = &r;
+  const Sequences context = sequences_of({&one, 1}, 6);
+  const Sequences* contexts[] = {&context};
+  EXPECT_EQ(policy.embed(contexts), again->embed(contexts));
+  const std::vector<float> e = policy.embed(contexts), state = {3, 2, 1};
+  const int pair[] = {0};
+  std::vector<float> y(2), z(2);
+  policy.evaluate(state, pair, e, y);
+  again->evaluate(state, pair, e, z);
+  EXPECT_EQ(y, z);
+}
+
+TEST(SharedPolicy, AFileThatDoesNotFitIsRefusedWithTheReason) {
+  const TensorFile good = SharedPolicy::create(small())->checkpoint();
+  const auto refused = [](const TensorFile& file) {
+    auto policy = SharedPolicy::restore(file);
+    return policy ? std::string() : policy.error().message();
+  };
+  TensorFile file = good;
+  file.kind = "meta-learner";
+  EXPECT_EQ(refused(file), "shared policy: not one of format 1");
+  file = good;
+  file.meta["task"] = "make-coffee";
+  EXPECT_EQ(refused(file), "shared policy: task is missing or not one");
+  file = good;
+  file.meta["hidden"] = {1, 2, 3, 4, 5};
+  EXPECT_EQ(refused(file), "shared policy: hidden is missing");
+  file = good;
+  file.meta["state_dim"] = -1;
+  EXPECT_EQ(refused(file), "shared policy: state_dim is missing or not a count");
+  file = good;
+  file.tensors.front().values[0] = std::nanf("");
+  EXPECT_EQ(refused(file), "shared policy: array 'state/mean' has an impossible number");
+  file = good;
+  file.meta["encoder"]["hidden"] = 16;
+  EXPECT_NE(refused(file), "") << "arrays of another shape";
+}
+
+}  // namespace
+}  // namespace flash
