@@ -10,7 +10,7 @@ namespace {
 
 TEST(Oracle, YardsticksAreInOrderOnAPool) {
   for (const Task task : {Task::ResourceLimits, Task::CpuFrequency}) {
-    double random = 0, rule = 0, fixed = 0, oracle = 0;
+    double random = 0, rule = 0, fixed = 0, rolling = 0, oracle = 0;
     for (std::uint64_t n = 0; n < 6; ++n) {
       const Pair pair = made::pair(made::nth(3, n), made::node(), task);
       EvaluationOptions options;
@@ -19,12 +19,13 @@ TEST(Oracle, YardsticksAreInOrderOnAPool) {
       random += y.random / 6;
       rule += y.rule / 6;
       fixed += y.best_fixed / 6;
+      rolling += y.rolling / 6;
       oracle += y.oracle / 6;
     }
     EXPECT_GE(oracle, fixed) << to_string(task);
     EXPECT_GT(fixed, rule) << to_string(task);
     EXPECT_GT(oracle, random + 0.1) << to_string(task);
-    EXPECT_GT(oracle, rule + 0.02) << to_string(task) << ": the rule leaves nothing to learn";
+    EXPECT_GT(rolling, rule + 0.02) << to_string(task) << ": the rule leaves nothing to learn";
   }
 }
 

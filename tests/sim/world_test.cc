@@ -56,6 +56,19 @@ TEST(World, IsTheSameForTheSameSeedAndAnotherForAnother) {
   }
 }
 
+TEST(World, EachTickHasItsOwnChance) {
+  const Pair pair = made::pair(made::work(), made::node(), Task::ResourceLimits);
+  World world;
+  world.reset(pair, 0, 1);
+  double least = 1e9, most = 0;
+  for (int t = 0; t < 20; ++t) {
+    world.step(std::array<float, 2>{1, 1});
+    least = std::min(least, world.core().truth().arrivals);
+    most = std::max(most, world.core().truth().arrivals);
+  }
+  EXPECT_GT(most, least + 5) << "forty requests a second, at random";
+}
+
 TEST(World, StatesAreSensibleAndRewardsTrustedInABusyService) {
   for (const Task task : kTasks) {
     const Pair pair = made::pair(made::work(), made::node(), task);
@@ -88,7 +101,11 @@ TEST(World, GuardsBoundEachStep) {
 TEST(World, GuardsDecideTheSameWithAndWithoutWords) {
   for (const Task task : kTasks)
     for (std::uint64_t n = 0; n < 12; ++n) {
-      const Pair pair = made::pair(made::nth(8, n), made::node(), task);
+      made::Work w = made::nth(8, n);
+      // Memory that comes and goes with the requests: the guards keep room for it.
+      w.application.memory_per_request_kib = 16384;
+      w.application.memory_mib = 100;
+      const Pair pair = made::pair(w, made::node(), task);
       WorldCore with, without;
       with.reset(pair, 0, n);
       without.reset(pair, 0, n);
