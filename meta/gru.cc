@@ -78,19 +78,15 @@ struct Run {
 
 Run run_forward(const Shape& shape, const Place& place, const float* parameters, at::Tensor x,
                 bool training) {
-  using tag = memory::format_tag;
   Run run{shape, place, std::move(x), at::empty({shape.steps, shape.batch, shape.directions * shape.hidden}),
           {},    {}};
   run.forward = Forward::primitive_desc(
       Forward::desc(training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
-                    shape.direction, shape.x(), {}, shape.wx(tag::any), shape.wh(tag::any), shape.bias(),
-                    shape.y(), {}),
+                    shape.direction, shape.x(), {}, shape.wx(), shape.wh(), shape.bias(), shape.y(), {}),
       engine());
-  const memory wx = reordered(over(shape.wx(), parameters + place.wx), run.forward.weights_layer_desc());
-  const memory wh = reordered(over(shape.wh(), parameters + place.wh), run.forward.weights_iter_desc());
   std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC_LAYER, over(shape.x(), run.x.data_ptr<float>())},
-                                            {DNNL_ARG_WEIGHTS_LAYER, wx},
-                                            {DNNL_ARG_WEIGHTS_ITER, wh},
+                                            {DNNL_ARG_WEIGHTS_LAYER, over(shape.wx(), parameters + place.wx)},
+                                            {DNNL_ARG_WEIGHTS_ITER, over(shape.wh(), parameters + place.wh)},
                                             {DNNL_ARG_BIAS, over(shape.bias(), parameters + place.bias)},
                                             {DNNL_ARG_DST_LAYER, over(shape.y(), run.y.data_ptr<float>())}};
   if (training) {
@@ -108,18 +104,14 @@ at::Tensor run_backward(const Run& run, const float* parameters, const at::Tenso
   const Shape& shape = run.shape;
   const Backward::primitive_desc backward(
       Backward::desc(dnnl::prop_kind::backward, shape.direction, shape.x(), {}, shape.wx(tag::any),
-                     shape.wh(tag::any), shape.bias(), shape.y(), {}, shape.x(), {}, shape.wx(tag::any),
-                     shape.wh(tag::any), shape.bias(), shape.y(), {}),
+                     shape.wh(tag::any), shape.bias(), shape.y(), {}, shape.x(), {}, shape.wx(), shape.wh(),
+                     shape.bias(), shape.y(), {}),
       engine(), run.forward);
   const memory wx = reordered(over(shape.wx(), parameters + run.place.wx), backward.weights_layer_desc());
   const memory wh = reordered(over(shape.wh(), parameters + run.place.wh), backward.weights_iter_desc());
-  // oneDNN adds to the gradients of weights: they begin at zero. Biases' place is zero already.
-  const auto zeros = [](const memory::desc& desc) {
-    memory m(desc, engine());
-    std::fill_n(static_cast<char*>(m.get_data_handle()), desc.get_size(), 0);
-    return m;
-  };
-  memory d_wx = zeros(backward.diff_weights_layer_desc()), d_wh = zeros(backward.diff_weights_iter_desc());
+  // oneDNN adds to the gradients of weights: their places are zero.
+  const memory d_wx = over(shape.wx(), d_parameters + run.place.wx);
+  const memory d_wh = over(shape.wh(), d_parameters + run.place.wh);
   at::Tensor dx = at::zeros({shape.steps, shape.batch, shape.inputs});
   Backward(backward).execute(stream(),
                              {{DNNL_ARG_SRC_LAYER, over(shape.x(), run.x.data_ptr<float>())},
@@ -133,10 +125,6 @@ at::Tensor run_backward(const Run& run, const float* parameters, const at::Tenso
                               {DNNL_ARG_DIFF_WEIGHTS_ITER, d_wh},
                               {DNNL_ARG_DIFF_BIAS, over(shape.bias(), d_parameters + run.place.bias)},
                               {DNNL_ARG_DIFF_DST_LAYER, over(shape.y(), dy.data_ptr<float>())}});
-  memory to_wx = over(shape.wx(), d_parameters + run.place.wx);
-  memory to_wh = over(shape.wh(), d_parameters + run.place.wh);
-  dnnl::reorder(d_wx, to_wx).execute(stream(), d_wx, to_wx);
-  dnnl::reorder(d_wh, to_wh).execute(stream(), d_wh, to_wh);
   stream().wait();
   return dx;
 }
