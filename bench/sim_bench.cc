@@ -23,14 +23,6 @@ double clock_s(clockid_t clock) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-Result<std::string> text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf()))
-    return Error(std::errc::no_such_file_or_directory, path + ": cannot be read");
-  return text.str();
-}
-
 /// Mean and its 95 % interval (normal) over the pairs.
 ordered_json interval(const std::vector<double>& values) {
   double mean = 0, variance = 0;
@@ -111,33 +103,6 @@ double oracle_us(const Pair& pair, const SimOptions& options) {
 
 }  // namespace
 
-Result<std::vector<Pair>> sim_pairs(const SimOptions& options, const PairOptions& pair_options) {
-  std::vector<Application> applications =
-      options.apps.empty() ? generate_applications(options.pairs, options.seed) : std::vector<Application>();
-  std::vector<Environment> environments =
-      options.envs.empty() ? generate_environments(options.pairs, options.seed) : std::vector<Environment>();
-  if (!options.apps.empty()) {
-    FLASH_TRY(const std::string text, text_of(options.apps));
-    auto parsed = parse_applications(text, options.apps);
-    if (auto* error = std::get_if<UsageError>(&parsed))
-      return Error(std::errc::invalid_argument, error->message);
-    applications = std::get<std::vector<Application>>(std::move(parsed));
-  }
-  if (!options.envs.empty()) {
-    FLASH_TRY(const std::string text, text_of(options.envs));
-    FLASH_TRY(environments, parse_environments(text, options.envs));
-  }
-  if (applications.empty() || environments.empty())
-    return Error(std::errc::invalid_argument, "a pool is empty");
-  std::vector<Pair> pairs;
-  for (std::size_t i = 0; i < options.pairs; ++i) {
-    FLASH_TRY(Pair pair, Pair::make(applications[i % applications.size()],
-                                    environments[i % environments.size()], pair_options));
-    pairs.push_back(std::move(pair));
-  }
-  return pairs;
-}
-
 Result<ordered_json> measure_sim(const SimOptions& options) {
   ordered_json result;
   double load[3] = {};
@@ -148,9 +113,8 @@ Result<ordered_json> measure_sim(const SimOptions& options) {
   result["worlds"] = options.worlds;
   result["load_average_before"] = load[0];
   for (Task task : options.tasks) {
-    PairOptions pair;
-    pair.task = task;
-    FLASH_TRY(const std::vector<Pair> pairs, sim_pairs(options, pair));
+    FLASH_TRY(const Pool pool, make_pool({task, options.pairs, options.seed, options.apps, options.envs}));
+    const std::vector<Pair>& pairs = pool.pairs;
     ordered_json& row = result["tasks"][std::string(to_string(task))];
     row = speed(pairs, options, false);
     row["with_fallback"] = speed(pairs, options, true);

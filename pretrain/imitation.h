@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "meta/shared_policy.h"
-#include "pretrain/pool.h"
+#include "sim/pool.h"
 
 namespace flash {
 

@@ -15,7 +15,7 @@
 #include "agents/agent.h"
 #include "core/tensor_file.h"
 #include "pretrain/imitation.h"
-#include "pretrain/pool.h"
+#include "sim/pool.h"
 #include "pretrain/scoring.h"
 #include "workloads/command_line.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "meta/shared_policy.h"
-#include "pretrain/pool.h"
+#include "sim/pool.h"
 
 namespace flash {
 

@@ -6,7 +6,7 @@
 
 #include "meta/shared_policy.h"
 #include "pretrain/episodes.h"
-#include "pretrain/pool.h"
+#include "sim/pool.h"
 #include "pretrain/scoring.h"
 
 namespace flash {

@@ -1,10 +1,9 @@
-#include "pretrain/pool.h"
+#include "sim/pool.h"
 
 #include <fstream>
 #include <sstream>
 #include <utility>
 
-#include "core/random.h"
 #include "workloads/application.h"
 
 namespace flash {
@@ -47,11 +46,9 @@ Result<Pool> make_pool(const PoolOptions& o) {
   if (environments.empty()) return Error(std::errc::invalid_argument, o.envs + ": no environment in it");
   Pool pool;
   pool.pairs.reserve(o.pairs);
-  const Random random(o.seed);
   for (std::size_t i = 0; i < o.pairs; ++i) {
-    Random chance = random.fork(i);
     const Application& application = applications[i % applications.size()];
-    const Environment& environment = environments[chance.below(environments.size())];
+    const Environment& environment = environments[i % environments.size()];
     PairOptions options;
     options.task = o.task;
     options.reward = o.reward;

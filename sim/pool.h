@@ -1,6 +1,6 @@
 // Purpose: the pools of (application, environment) pairs that models are pretrained on and judged by: drawn
-// by seed, or from files that somebody else wrote. Ownership: a Pool owns its pairs; their addresses do not
-// change. Thread rule: immutable once made.
+// by seed, or from files that somebody else wrote; the i-th application on the i-th environment. Ownership: a
+// Pool owns its pairs; their addresses do not change. Thread rule: immutable once made.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace flash {
 struct PoolOptions {
   Task task = Task::ResourceLimits;
   std::size_t pairs = 200;
-  std::uint64_t seed = 1;  // of applications, environments and who meets whom
-  std::string apps,
-      envs;  // files of pools (workloads/application.h, sim/environment.h); empty: drawn by seed
+  std::uint64_t seed = 1;  // of applications and environments
+  // Files of pools (workloads/application.h, sim/environment.h); empty: drawn by seed.
+  std::string apps, envs;
   RewardKind reward = RewardKind::Default;
 };
 
