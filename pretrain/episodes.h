@@ -39,8 +39,7 @@ class Recorder {
   std::vector<Recorded> recorded_;
 };
 
-/// Up to `most` recordings of one pair as an encoder's input; `keep` < 1: a random part of each, from a
-/// random start on.
+/// Recordings of one pair as an encoder's input, padded to the longest.
 Sequences sequences_of(std::span<const Recorded* const> recordings, int features);
 
 /// Behaviour of a whole batch: states [N,S], fallback's proposals [N,A] in, actions [N,A] out.

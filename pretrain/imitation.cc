@@ -189,7 +189,7 @@ class Imitation {
     }
   }
 
-  /// A random choice of a pair's recordings, each in part: nodes have seen a little, or much. `row`: none.
+  /// A random choice of a pair's recordings, each in part: nodes have seen a little, or much.
   Sequences draw(const PairData& d, Random& chance) const {
     constexpr std::size_t kMostRecordings = 3;
     std::vector<Recorded> parts;
