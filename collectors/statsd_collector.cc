@@ -342,7 +342,7 @@ void StatsdCollector::collect(Now now, ObservationTable& table) {
     const Application& app = found->second;
     if (app.samples > 0) {
       observation[Signal::LatencyP50] = Sample::good(app.p50_ms);
-      observation[Signal::LatencyP99] = {app.latency_ms.quantile(0.99),
+      observation[Signal::LatencyP99] = {std::max(app.p50_ms, app.latency_ms.quantile(0.99)),
                                          app.samples < enough ? Validity::Degraded : Validity::Good};
     }
     // The first tick has no length, so no rates yet.

@@ -15,8 +15,8 @@
 #include "agents/agent.h"
 #include "core/tensor_file.h"
 #include "pretrain/imitation.h"
-#include "sim/pool.h"
 #include "pretrain/scoring.h"
+#include "sim/pool.h"
 #include "workloads/command_line.h"
 
 namespace flash {

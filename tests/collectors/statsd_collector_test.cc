@@ -123,6 +123,17 @@ TEST_F(Statsd, ATickOfFewRequestsBorrowsTheNewestOfTheTicksBefore) {
   EXPECT_NEAR(sample(1, Signal::LatencyP99).value, 90, 1) << "slow requests stay until 20 newer ones came";
 }
 
+TEST_F(Statsd, WhatIsBorrowedDoesNotPutP99BelowTheMedian) {
+  start();
+  track(1, "web");
+  for (int i = 0; i < 19; ++i) statsd_->ingest("latency:5|ms|#app:web");
+  statsd_->collect(at(0), table_);
+  statsd_->ingest("latency:90|ms|#app:web");
+  statsd_->collect(at(1), table_);
+  EXPECT_NEAR(sample(1, Signal::LatencyP50).value, 90, 1);
+  EXPECT_GE(sample(1, Signal::LatencyP99).value, sample(1, Signal::LatencyP50).value);
+}
+
 TEST_F(Statsd, WhatIsTooLongAgoIsNotBorrowed) {
   start();
   track(1, "web");
