@@ -297,6 +297,7 @@ struct Delegated {
 };
 constexpr Delegated kDelegated[] = {
     {"learner", "policies, updates and flash-learner", "flash-bench-learner", false},
+    {"adapt", "what each way to control earns on unseen pairs, and how fast", "flash-bench-meta", true},
     {"rcs", "the supervised agent with and without FLASH on public measurements", "flash-bench-meta", true},
     {"overhead", "what FLASH adds to a decision and to training (its Table 3)", "flash-bench-meta", true},
 };

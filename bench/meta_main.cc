@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "agents/agent.h"
+#include "bench/adapt.h"
 #include "bench/overhead.h"
 #include "bench/rcs.h"
 
@@ -19,6 +21,7 @@ constexpr int kExitUsage = 2;
 
 struct Arguments {
   RcsOptions rcs;
+  AdaptOptions adapt;
   bool json = false;
 };
 
@@ -89,6 +92,74 @@ int rcs(const Arguments& a) {
   return 0;
 }
 
+constexpr Option kAdapt[] = {
+    {"task", "TASK", "resource-limits (default) or cpu-frequency",
+     [](Arguments& a, std::string_view v) {
+       const auto task = task_from_name(v);
+       if (task) a.adapt.task = *task;
+       return task.has_value();
+     }},
+    {"pairs", "N", "that shared policies learn from (default 200)",
+     [](Arguments& a, std::string_view v) { return number<std::size_t>(v, 1, 100000, a.adapt.pairs); }},
+    {"unseen", "N", "that all are judged on (default 50)",
+     [](Arguments& a, std::string_view v) { return number<std::size_t>(v, 2, 100000, a.adapt.unseen); }},
+    {"budget", "N", "episodes of adaptation (default 60)",
+     [](Arguments& a, std::string_view v) { return number(v, 1, 100000, a.adapt.budget); }},
+    {"converged", "N", "episodes of the agent that counts as converged (default 200)",
+     [](Arguments& a, std::string_view v) { return number(v, 1, 100000, a.adapt.converged); }},
+    {"rounds", "N", "of pretraining (default 6)",
+     [](Arguments& a, std::string_view v) { return number(v, 1, 1000, a.adapt.rounds); }},
+    {"updates", "N", "per round of pretraining (default 600)",
+     [](Arguments& a, std::string_view v) { return number(v, 1, 1000000, a.adapt.updates); }},
+    {"apps", "FILE", "applications to judge on instead of drawn ones",
+     [](Arguments& a, std::string_view v) {
+       a.adapt.apps = v;
+       return !v.empty();
+     }},
+    {"envs", "FILE", "environments to judge on instead of drawn ones",
+     [](Arguments& a, std::string_view v) {
+       a.adapt.envs = v;
+       return !v.empty();
+     }},
+    {"model", "FILE", "of flash-pretrain, instead of pretraining ours here",
+     [](Arguments& a, std::string_view v) {
+       a.adapt.model = v;
+       return !v.empty();
+     }},
+    {"seed", "N", "of pools, training and chance (default 1)",
+     [](Arguments& a, std::string_view v) { return number<std::uint64_t>(v, 0, 1ULL << 40, a.adapt.seed); }},
+    {"threads", "N", "(default 2)",
+     [](Arguments& a, std::string_view v) { return number(v, 1, 64, a.adapt.threads); }},
+    {"json", "", "print JSON", [](Arguments& a, std::string_view) { return a.json = true; }},
+};
+
+int adapt(const Arguments& a) {
+  std::string warning;
+  prepare_libtorch(warning);
+  if (!warning.empty()) std::fprintf(stderr, "flash-bench: %s\n", warning.c_str());
+  const auto measured = measure_adapt(a.adapt);
+  if (!measured) {
+    std::fprintf(stderr, "flash-bench: %s\n", measured.error().message().c_str());
+    return kExitFailure;
+  }
+  if (a.json) {
+    std::puts(measured->dump(2).c_str());
+    return 0;
+  }
+  std::printf("%-12s %26s %26s %26s\n", "", "score at the end", "reward drop %, before",
+              "episodes to converge");
+  for (const auto& [name, m] : (*measured)["methods"].items()) {
+    std::printf("%-12s", name.c_str());
+    for (const char* key : {"score", "reward_drop_pct", "episodes_to_converge"}) {
+      if (!m.contains(key)) continue;
+      std::printf("  %8.3f [%6.2f, %6.2f]", m[key]["mean"].get<double>(), m[key]["lo"].get<double>(),
+                  m[key]["hi"].get<double>());
+    }
+    std::puts("");
+  }
+  return 0;
+}
+
 constexpr Option kOverhead[] = {
     {"json", "", "print JSON", [](Arguments& a, std::string_view) { return a.json = true; }},
 };
@@ -123,7 +194,8 @@ struct Command {
   std::span<const Option> options;
   int (*run)(const Arguments& a);
 };
-constexpr Command kCommands[] = {{"rcs", kRcs, rcs}, {"overhead", kOverhead, overhead}};
+constexpr Command kCommands[] = {
+    {"adapt", kAdapt, adapt}, {"rcs", kRcs, rcs}, {"overhead", kOverhead, overhead}};
 
 void help(const Command& command) {
   std::printf("flash-bench %s [OPTION]...\n", std::string(command.name).c_str());

@@ -5,6 +5,7 @@
 
 #include "core/random.h"
 #include "policy/action_space.h"
+#include "policy/learning_view.h"
 
 namespace flash {
 namespace {
@@ -62,6 +63,16 @@ Sequences sequences_of(std::span<const Recorded* const> recordings, int features
       std::copy_n(recordings[i]->rows.begin() + static_cast<std::ptrdiff_t>(t * f), f,
                   s.x.begin() + static_cast<std::ptrdiff_t>((t * n + i) * f));
   return s;
+}
+
+void to_actions(Task task, std::span<const float> outputs, std::span<float> actions) {
+  if (task == Task::ResourceLimits) {
+    std::copy(outputs.begin(), outputs.end(), actions.begin());
+    return;
+  }
+  const std::size_t levels = outputs.size() / actions.size();
+  for (std::size_t i = 0; i < actions.size(); ++i)
+    actions[i] = static_cast<float>(best_level(outputs.subspan(i * levels, levels)));
 }
 
 std::vector<Recorded> fallback_episodes(std::span<const Pair* const> pairs, const EpisodeOptions& o) {

@@ -42,6 +42,10 @@ class Recorder {
 /// Recordings of one pair as an encoder's input, padded to the longest.
 Sequences sequences_of(std::span<const Recorded* const> recordings, int features);
 
+/// A shared policy's outputs [N, outputs] as actions [N, action_size]: cpu-frequency takes the highest score,
+/// the first of equals.
+void to_actions(Task task, std::span<const float> outputs, std::span<float> actions);
+
 /// Behaviour of a whole batch: states [N,S], fallback's proposals [N,A] in, actions [N,A] out.
 using BatchPolicy = std::function<void(const Batch& batch, std::span<float> actions)>;
 

@@ -178,15 +178,7 @@ class Imitation {
   void decide(std::span<const int> all, std::span<const float> contexts, std::span<float> outputs,
               std::span<float> actions) const {
     policy_.evaluate(batch_.states(), all, contexts, outputs);
-    if (task_ == Task::ResourceLimits) {
-      std::copy(outputs.begin(), outputs.end(), actions.begin());
-      return;
-    }
-    const std::size_t levels = size_of(policy_.options().outputs);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto scores = outputs.subspan(i * levels, levels);
-      actions[i] = static_cast<float>(std::max_element(scores.begin(), scores.end()) - scores.begin());
-    }
+    to_actions(task_, outputs, actions);
   }
 
   /// A random choice of a pair's recordings, each in part: nodes have seen a little, or much.

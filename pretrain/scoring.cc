@@ -78,14 +78,7 @@ Scored Scoring::scored(const std::string& name, const SharedPolicy& policy,
           outputs.resize(batch.size() * levels);
         }
         policy.evaluate(batch.states(), pair, contexts, outputs);
-        if (policy.options().task == Task::ResourceLimits) {
-          std::copy(outputs.begin(), outputs.end(), actions.begin());
-          return;
-        }
-        for (std::size_t i = 0; i < batch.size(); ++i) {
-          const auto scores = std::span<const float>(outputs).subspan(i * levels, levels);
-          actions[i] = static_cast<float>(std::max_element(scores.begin(), scores.end()) - scores.begin());
-        }
+        to_actions(policy.options().task, outputs, actions);
       }));
 }
 

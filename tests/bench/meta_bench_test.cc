@@ -1,4 +1,4 @@
-// flash-bench rcs and overhead end to end, on measurements that are made here.
+// flash-bench adapt, rcs and overhead end to end, on measurements that are made here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -59,6 +59,29 @@ TEST_F(MetaBench, RefusesWhatItCannotRead) {
   const auto absent = run_bench("rcs --dataset " + folder() + "/absent --json");
   EXPECT_EQ(absent.status, 1);
   EXPECT_THAT(absent.text, HasSubstr("absent"));
+}
+
+TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
+  const auto run = run_bench(
+      "adapt --pairs 4 --unseen 2 --budget 1 --converged 2 --rounds 1 --updates 20 --threads 1 --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  const auto& j = run.json;
+  for (const char* name : {"ours", "shared", "true_params", "scratch", "tl", "converged", "random", "rule",
+                           "best_fixed", "oracle"}) {
+    ASSERT_TRUE(j["methods"].contains(name)) << name;
+    for (const char* key : {"score", "reward", "reward_drop_pct"}) {
+      const auto& v = j["methods"][name][key];
+      EXPECT_LE(v["lo"].get<double>(), v["mean"].get<double>()) << name << ' ' << key;
+      EXPECT_LE(v["mean"].get<double>(), v["hi"].get<double>()) << name << ' ' << key;
+    }
+  }
+  EXPECT_DOUBLE_EQ(j["methods"]["random"]["score"]["mean"].get<double>(), 0);
+  EXPECT_DOUBLE_EQ(j["methods"]["oracle"]["score"]["mean"].get<double>(), 1);
+  EXPECT_LE(j["methods"]["scratch"]["episodes_to_converge"]["mean"].get<double>(), 1);
+  EXPECT_EQ(run_bench("adapt --task make-coffee").status, 2);
+  const auto absent = run_bench("adapt --apps " + folder() + "/absent.json --unseen 2 --json");
+  EXPECT_EQ(absent.status, 1);
+  EXPECT_THAT(absent.text, HasSubstr("absent.json"));
 }
 
 TEST_F(MetaBench, OverheadHasLibtorchBesideEach) {
