@@ -26,6 +26,7 @@
 #include "host/cgroup_layout.h"
 #include "link/messages.h"
 #include "link/seqpacket.h"
+#include "policy/observation_space.h"
 #include "tests/support/private_bus.h"
 
 namespace flash {
@@ -65,9 +66,10 @@ PolicySnapshot policy(std::uint64_t version, float weight, float bias) {
   p.model = "hostile";
   p.algorithm = "td3+bc";
   p.expires = wall_in(600s);
-  p.mean.assign(7, 0.0f);
-  p.scale.assign(7, 1.0f);
-  p.actor = {DenseLayer{7, 2, std::vector<float>(14, weight), {bias, bias}, Activation::Tanh}};
+  p.mean.assign(kLimitsStateDim, 0.0f);
+  p.scale.assign(kLimitsStateDim, 1.0f);
+  p.actor = {DenseLayer{
+      kLimitsStateDim, 2, std::vector<float>(2 * kLimitsStateDim, weight), {bias, bias}, Activation::Tanh}};
   return p;
 }
 
