@@ -12,6 +12,7 @@
 #include "agents/agent.h"
 #include "core/tensor_file.h"
 #include "policy/action_space.h"
+#include "pretrain/adaptation.h"
 #include "pretrain/episodes.h"
 #include "pretrain/imitation.h"
 #include "pretrain/scoring.h"
@@ -26,141 +27,13 @@ using nlohmann::ordered_json;
 constexpr std::uint64_t kUnseen = 0xada97ULL, kKnown = 0x6b6eULL;
 constexpr double kConverged = 0.95;
 
-/// Rewards per evaluation, [0] before the first episode of adaptation.
-using Curve = std::vector<double>;
-
-EvaluationOptions evaluation(const AdaptOptions& o) {
-  EvaluationOptions e;
-  e.episodes = o.evaluation;
-  e.steps = kEpisodeSteps;
-  e.offset_s = 30000;
-  e.seed = o.seed + 1;
-  return e;
-}
-
-void decide(const CompiledPolicy& policy, EvaluatorScratch& scratch, const World& world,
-            std::span<float> action) {
-  const auto y = policy.actor.evaluate(world.state(), scratch);
-  if (policy.snapshot.task == Task::ResourceLimits)
-    std::copy(y.begin(), y.end(), action.begin());
-  else
-    action[0] = static_cast<float>(std::max_element(y.begin(), y.end()) - y.begin());
-}
-
-double reward_of(const PolicySnapshot& snapshot, const Pair& pair, const AdaptOptions& o) {
-  const CompiledPolicy policy(snapshot);
-  EvaluatorScratch scratch;
-  policy.actor.prepare(scratch);
-  return mean_reward(pair, evaluation(o),
-                     [&](const World& w, std::span<float> action) { decide(policy, scratch, w, action); });
-}
-
-AgentSpaces spaces(Task task) {
-  return {task, state_dim(task), action_dim(task)};
-}
+using Curve = AdaptationCurve;
 
 std::unique_ptr<Agent> new_agent(Task task, std::uint64_t seed) {
   AgentOptions a;
   a.seed = seed;
-  auto agent = Agent::create(spaces(task), a);
+  auto agent = Agent::create(agent_spaces(task), a);
   return agent ? std::move(*agent) : nullptr;
-}
-
-/// One episode of an agent that learns online: exploration as its snapshot asks, an update per step.
-void live(Agent& agent, const Pair& pair, int episode, std::uint64_t seed) {
-  const Task task = pair.task();
-  Random chance = Random(seed).fork(static_cast<std::uint64_t>(episode));
-  World world;
-  world.reset(pair, chance.uniform(0, 30000), chance.next());
-  const CompiledPolicy policy(agent.snapshot());
-  EvaluatorScratch scratch;
-  policy.actor.prepare(scratch);
-  const ExplorationSchedule& explore = policy.snapshot.exploration;
-  std::array<float, kMaxActionDim> action{};
-  const std::size_t width = task == Task::ResourceLimits ? kLimitsActionDim : 1;
-  for (int t = 0; t < kEpisodeSteps; ++t) {
-    Transition x;
-    x.state.assign(world.state().begin(), world.state().end());
-    decide(policy, scratch, world, action);
-    if (task == Task::ResourceLimits) {
-      for (std::size_t k = 0; k < width; ++k)
-        action[k] = static_cast<float>(std::clamp(action[k] + explore.sigma * chance.normal(), -1.0, 1.0));
-    } else if (chance.uniform() < explore.epsilon) {
-      action[0] = static_cast<float>(chance.below(kFrequencyLevels));
-    }
-    world.step({action.data(), width});
-    x.action.assign(world.executed().begin(), world.executed().end());
-    x.reward = world.reward();
-    x.next_state.assign(world.state().begin(), world.state().end());
-    static_cast<void>(agent.add(x));
-    agent.learn_online(1);
-  }
-}
-
-Curve adapt(Agent& agent, const Pair& pair, int episodes, const AdaptOptions& o, std::uint64_t seed) {
-  Curve curve{reward_of(agent.snapshot(), pair, o)};
-  for (int e = 0; e < episodes; ++e) {
-    live(agent, pair, e, seed);
-    curve.push_back(reward_of(agent.snapshot(), pair, o));
-  }
-  return curve;
-}
-
-/// Ours: nothing is retrained; each episode under its own control is one more trajectory for the embedding.
-/// Embeddings are computed for all pairs together, on the calling thread.
-std::vector<Curve> adapt_ours(const SharedPolicy& policy, const std::vector<const Pair*>& pairs, int episodes,
-                              const AdaptOptions& o, WorkerThreads& workers) {
-  constexpr std::size_t kKept = 5;  // newest episodes
-  EpisodeOptions first;
-  first.seed = o.seed + 2;
-  first.threads = o.threads;
-  first.offset_s = 15000;
-  std::vector<std::vector<Recorded>> known(pairs.size());
-  std::vector<Recorded> begun = fallback_episodes(pairs, first);
-  for (std::size_t i = 0; i < pairs.size(); ++i) known[i].push_back(std::move(begun[i]));
-  std::vector<Curve> curves(pairs.size());
-  const auto dim = static_cast<std::size_t>(policy.context_dim());
-  for (int e = 0; e <= episodes; ++e) {
-    std::vector<Sequences> sequences;
-    for (const auto& k : known) {
-      std::vector<const Recorded*> newest;
-      for (std::size_t i = k.size() > kKept ? k.size() - kKept : 0; i < k.size(); ++i)
-        newest.push_back(&k[i]);
-      sequences.push_back(sequences_of(newest, step_features(o.task)));
-    }
-    std::vector<const Sequences*> pointers;
-    for (const Sequences& s : sequences) pointers.push_back(&s);
-    const std::vector<float> contexts = policy.embed(pointers);
-    std::vector<PolicySnapshot> snapshots;
-    for (std::size_t i = 0; i < pairs.size(); ++i)
-      snapshots.push_back(policy.snapshot(std::span<const float>(contexts).subspan(i * dim, dim)));
-    std::vector<double> rewards(pairs.size());
-    workers.run(pairs.size(), [&](std::size_t from, std::size_t to) {
-      for (std::size_t i = from; i < to; ++i) rewards[i] = reward_of(snapshots[i], *pairs[i], o);
-    });
-    for (std::size_t i = 0; i < pairs.size(); ++i) curves[i].push_back(rewards[i]);
-    if (e == episodes) break;
-    Batch batch({o.task, pairs.size(), o.threads, false});
-    Recorder recorder(batch);
-    const Random random = Random(o.seed + 3).fork(static_cast<std::uint64_t>(e));
-    std::vector<int> rows;
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      Random chance = random.fork(i);
-      batch.reset(i, *pairs[i], chance.uniform(0, 30000), chance.next());
-      rows.push_back(static_cast<int>(i));
-    }
-    std::vector<float> outputs(pairs.size() * static_cast<std::size_t>(policy.options().outputs));
-    std::vector<float> actions(pairs.size() * static_cast<std::size_t>(batch.action_size()));
-    for (int t = 0; t < kEpisodeSteps; ++t) {
-      policy.evaluate(batch.states(), rows, contexts, outputs);
-      to_actions(o.task, outputs, actions);
-      recorder.begin(batch);
-      batch.step(actions);
-      recorder.end(batch);
-    }
-    for (std::size_t i = 0; i < pairs.size(); ++i) known[i].push_back(recorder.take(i));
-  }
-  return curves;
 }
 
 ordered_json to_json(const Interval& i) {
@@ -182,6 +55,8 @@ Result<ordered_json> measure_adapt(const AdaptOptions& o) {
   const auto say = [](const char* what) {
     if (isatty(STDERR_FILENO)) std::fprintf(stderr, "adapt: %s\n", what);
   };
+
+  const AdaptationOptions judged{o.evaluation, o.threads, o.seed};
 
   say("yardsticks");
   const Scoring scoring(unseen, {o.evaluation, o.seed + 1, o.threads});
@@ -213,8 +88,7 @@ Result<ordered_json> measure_adapt(const AdaptOptions& o) {
     }
     if (c == Conditioning::Embedding) {
       say("ours, episode by episode");
-      WorkerThreads workers(o.threads);
-      curves[name] = adapt_ours(*policy, pairs, o.budget, o, workers);
+      curves[name] = adapt_shared_policy(*policy, pairs, o.budget, judged);
     } else {
       for (double r : scoring.after_one_episode(name, *policy).reward) curves[name].push_back({r});
     }
@@ -223,7 +97,7 @@ Result<ordered_json> measure_adapt(const AdaptOptions& o) {
   say("agents: scratch, transfer learning, converged");
   auto source = new_agent(o.task, o.seed);
   if (!source) return Error(std::errc::invalid_argument, "no agent of this task");
-  for (int e = 0; e < o.converged; ++e) live(*source, one.pairs.front(), e, o.seed + 4);
+  for (int e = 0; e < o.converged; ++e) live_one_episode(*source, one.pairs.front(), e, o.seed + 4);
   const TensorFile learned = source->checkpoint();
   for (const char* name : {"scratch", "tl", "converged"}) curves[name].resize(pairs.size());
   std::vector<Curve>&from_scratch = curves["scratch"], &from_known = curves["tl"],
@@ -233,12 +107,12 @@ Result<ordered_json> measure_adapt(const AdaptOptions& o) {
     for (std::size_t i = from; i < to; ++i) {
       const std::uint64_t seed = Random(o.seed + 5).fork(i).next();
       auto scratch = new_agent(o.task, seed);
-      from_scratch[i] = adapt(*scratch, *pairs[i], o.budget, o, seed);
-      for (int e = o.budget; e < o.converged; ++e) live(*scratch, *pairs[i], e, seed);
-      at_last[i] = {reward_of(scratch->snapshot(), *pairs[i], o)};
+      from_scratch[i] = adapt_agent(*scratch, *pairs[i], o.budget, seed, judged);
+      for (int e = o.budget; e < o.converged; ++e) live_one_episode(*scratch, *pairs[i], e, seed);
+      at_last[i] = {reward_of(scratch->snapshot(), *pairs[i], judged)};
       auto transferred = new_agent(o.task, seed + 1);
       static_cast<void>(transferred->restore(learned));
-      from_known[i] = adapt(*transferred, *pairs[i], o.budget, o, seed + 1);
+      from_known[i] = adapt_agent(*transferred, *pairs[i], o.budget, seed + 1, judged);
     }
   });
 

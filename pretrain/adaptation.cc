@@ -1,0 +1,139 @@
+#include "pretrain/adaptation.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/random.h"
+
+namespace flash {
+
+EvaluationOptions adaptation_evaluation(const AdaptationOptions& o) {
+  EvaluationOptions e;
+  e.episodes = o.evaluation;
+  e.steps = kEpisodeSteps;
+  e.offset_s = 30000;
+  e.seed = o.seed + 1;
+  return e;
+}
+
+void greedy_action(const CompiledPolicy& policy, EvaluatorScratch& scratch, const World& world,
+                   std::span<float> action) {
+  const auto y = policy.actor.evaluate(world.state(), scratch);
+  if (policy.snapshot.task == Task::ResourceLimits)
+    std::copy(y.begin(), y.end(), action.begin());
+  else
+    action[0] = static_cast<float>(std::max_element(y.begin(), y.end()) - y.begin());
+}
+
+double reward_of(const PolicySnapshot& snapshot, const Pair& pair, const AdaptationOptions& o) {
+  const CompiledPolicy policy(snapshot);
+  EvaluatorScratch scratch;
+  policy.actor.prepare(scratch);
+  return mean_reward(pair, adaptation_evaluation(o), [&](const World& w, std::span<float> action) {
+    greedy_action(policy, scratch, w, action);
+  });
+}
+
+AgentSpaces agent_spaces(Task task) {
+  return {task, state_dim(task), action_dim(task)};
+}
+
+void live_one_episode(Agent& agent, const Pair& pair, int episode, std::uint64_t seed) {
+  const Task task = pair.task();
+  Random chance = Random(seed).fork(static_cast<std::uint64_t>(episode));
+  World world;
+  world.reset(pair, chance.uniform(0, 30000), chance.next());
+  const CompiledPolicy policy(agent.snapshot());
+  EvaluatorScratch scratch;
+  policy.actor.prepare(scratch);
+  const ExplorationSchedule& explore = policy.snapshot.exploration;
+  std::array<float, kMaxActionDim> action{};
+  const std::size_t width = task == Task::ResourceLimits ? kLimitsActionDim : 1;
+  for (int t = 0; t < kEpisodeSteps; ++t) {
+    Transition x;
+    x.state.assign(world.state().begin(), world.state().end());
+    greedy_action(policy, scratch, world, action);
+    if (task == Task::ResourceLimits) {
+      for (std::size_t k = 0; k < width; ++k)
+        action[k] = static_cast<float>(std::clamp(action[k] + explore.sigma * chance.normal(), -1.0, 1.0));
+    } else if (chance.uniform() < explore.epsilon) {
+      action[0] = static_cast<float>(chance.below(kFrequencyLevels));
+    }
+    world.step({action.data(), width});
+    x.action.assign(world.executed().begin(), world.executed().end());
+    x.reward = world.reward();
+    x.next_state.assign(world.state().begin(), world.state().end());
+    static_cast<void>(agent.add(x));
+    agent.learn_online(1);
+  }
+}
+
+AdaptationCurve adapt_agent(Agent& agent, const Pair& pair, int episodes, std::uint64_t seed,
+                            const AdaptationOptions& o) {
+  AdaptationCurve curve{reward_of(agent.snapshot(), pair, o)};
+  for (int e = 0; e < episodes; ++e) {
+    live_one_episode(agent, pair, e, seed);
+    curve.push_back(reward_of(agent.snapshot(), pair, o));
+  }
+  return curve;
+}
+
+std::vector<AdaptationCurve> adapt_shared_policy(const SharedPolicy& policy,
+                                                 std::span<const Pair* const> pairs, int episodes,
+                                                 const AdaptationOptions& o) {
+  const Task task = policy.options().task;
+  WorkerThreads workers(o.threads);
+  constexpr std::size_t kKept = 5;  // newest episodes
+  EpisodeOptions first;
+  first.seed = o.seed + 2;
+  first.threads = o.threads;
+  first.offset_s = 15000;
+  std::vector<std::vector<Recorded>> known(pairs.size());
+  std::vector<Recorded> begun = fallback_episodes(pairs, first);
+  for (std::size_t i = 0; i < pairs.size(); ++i) known[i].push_back(std::move(begun[i]));
+  std::vector<AdaptationCurve> curves(pairs.size());
+  const auto dim = static_cast<std::size_t>(policy.context_dim());
+  for (int e = 0; e <= episodes; ++e) {
+    std::vector<Sequences> sequences;
+    for (const auto& k : known) {
+      std::vector<const Recorded*> newest;
+      for (std::size_t i = k.size() > kKept ? k.size() - kKept : 0; i < k.size(); ++i)
+        newest.push_back(&k[i]);
+      sequences.push_back(sequences_of(newest, step_features(task)));
+    }
+    std::vector<const Sequences*> pointers;
+    for (const Sequences& s : sequences) pointers.push_back(&s);
+    const std::vector<float> contexts = policy.embed(pointers);
+    std::vector<PolicySnapshot> snapshots;
+    for (std::size_t i = 0; i < pairs.size(); ++i)
+      snapshots.push_back(policy.snapshot(std::span<const float>(contexts).subspan(i * dim, dim)));
+    std::vector<double> rewards(pairs.size());
+    workers.run(pairs.size(), [&](std::size_t from, std::size_t to) {
+      for (std::size_t i = from; i < to; ++i) rewards[i] = reward_of(snapshots[i], *pairs[i], o);
+    });
+    for (std::size_t i = 0; i < pairs.size(); ++i) curves[i].push_back(rewards[i]);
+    if (e == episodes) break;
+    Batch batch({task, pairs.size(), o.threads, false});
+    Recorder recorder(batch);
+    const Random random = Random(o.seed + 3).fork(static_cast<std::uint64_t>(e));
+    std::vector<int> rows;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      Random chance = random.fork(i);
+      batch.reset(i, *pairs[i], chance.uniform(0, 30000), chance.next());
+      rows.push_back(static_cast<int>(i));
+    }
+    std::vector<float> outputs(pairs.size() * static_cast<std::size_t>(policy.options().outputs));
+    std::vector<float> actions(pairs.size() * static_cast<std::size_t>(batch.action_size()));
+    for (int t = 0; t < kEpisodeSteps; ++t) {
+      policy.evaluate(batch.states(), rows, contexts, outputs);
+      to_actions(task, outputs, actions);
+      recorder.begin(batch);
+      batch.step(actions);
+      recorder.end(batch);
+    }
+    for (std::size_t i = 0; i < pairs.size(); ++i) known[i].push_back(recorder.take(i));
+  }
+  return curves;
+}
+
+}  // namespace flash
