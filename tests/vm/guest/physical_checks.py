@@ -73,7 +73,7 @@ def encoder_alone(work: int, physical_cpus=tuple(range(os.cpu_count()))):
         output("systemctl", "start", "web", "web-clients")
 
 
-@check("physical.frequency-follows-slo", seconds=150,
+@check("physical.frequency-follows-slo", seconds=170,
        needs=("world.services-run", "rig.speed-follows-frequency"))
 def physical_loop():
     with encoder_alone(WORK):
@@ -126,6 +126,14 @@ def _loop() -> str:
     write(POLICY / "scaling_setspeed", 1000000)
     time.sleep(1)
     slowest, _ = _steady_rate()
+    # A frame has a part that does not shrink with its weight: lighter ones have their own speed at 3 GHz.
+    world.set_load("encoder", int(WORK * LIGHTER))
+    write(POLICY / "scaling_setspeed", 3000000)
+    time.sleep(1)
+    fastest_lighter, _ = _steady_rate()
+    world.set_load("encoder", WORK)
+    write(POLICY / "scaling_setspeed", 1000000)
+    time.sleep(1)
     require(slowest < 0.8 * slo, f"the objective holds at 1 GHz already: {slowest:.1f} of {slo}")
 
     flashd.configure(_settings(slo))
@@ -144,11 +152,13 @@ def _loop() -> str:
     require(lowered < 0.8 * raised, f"{lowered} kHz after {raised}")
     require(at_lowered >= 0.95 * slo, f"lowered too far: {at_lowered:.1f} of {slo}")
 
-    # The measured speed follows: in frames of the first weight it is in proportion to the frequency.
-    for seen, frequency in ((slowest, 1000000), (at_raised, raised), (at_lowered * LIGHTER, lowered)):
-        expected = fastest * frequency / 3000000
+    # The measured speed follows: frames of one weight come in proportion to the frequency.
+    for seen, frequency, at_3_ghz in ((slowest, 1000000, fastest), (at_raised, raised, fastest),
+                                      (at_lowered, lowered, fastest_lighter)):
+        expected = at_3_ghz * frequency / 3000000
         require(abs(seen / expected - 1) < 0.25, f"{seen:.1f} frames/s at {frequency} kHz, where "
-                f"{fastest:.1f} at 3 GHz promises {expected:.1f}")
-    return (f"SLO {slo} frames/s: {slowest:.1f} at 1.0 GHz, held after {reached:.1f} s, then "
+                f"{at_3_ghz:.1f} at 3 GHz promises {expected:.1f}")
+    return (f"SLO {slo} frames/s: {fastest:.1f} at 3.0 GHz ({fastest_lighter:.1f} lighter ones), "
+            f"{slowest:.1f} at 1.0 GHz, held after {reached:.1f} s, then "
             f"{raised / 1e6:.2f} GHz in the mean with {at_raised:.1f}; lighter frames: {lowered / 1e6:.2f} GHz "
             f"with {at_lowered:.1f}; P-states in MHz {_moves()[first:]}")

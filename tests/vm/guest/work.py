@@ -3,7 +3,7 @@
   work.py burn LOAD_FILE      LOAD_FILE holds "CORES MIB": a duty cycle and resident memory
   work.py encode LOAD_FILE    closed loop: frames as fast as the CPU computes them; LOAD_FILE holds
                               rounds of computation per frame; writes frames per second to
-                              LOAD_FILE.rate each half second, counts frames by StatsD
+                              LOAD_FILE.rate each half second, counts frames by StatsD, ten times a second
 """
 
 import os
@@ -61,12 +61,18 @@ def burn(path: str) -> None:
 def encode(path: str) -> None:
     statsd = Statsd()
     frames, since = 0, time.monotonic()
+    uncounted, counted = 0, since
     rounds = int((load(path) or [2000])[0])
     while True:
         compute(rounds)
         frames += 1
+        uncounted += 1
         now = time.monotonic()
-        statsd.send("encoder.requests:1|c|#app:encoder")
+        # As StatsD clients do, several at once: a datagram wakes the daemon, and translated that costs a third of a
+        # light frame.
+        if now - counted >= 0.1:
+            statsd.send(f"encoder.requests:{uncounted}|c|#app:encoder")
+            uncounted, counted = 0, now
         if now - since >= 0.5:
             pathlib.Path(path + ".tmp").write_text(f"{frames / (now - since):.3f}\n")
             os.replace(path + ".tmp", path + ".rate")
