@@ -36,10 +36,6 @@ std::unique_ptr<Agent> new_agent(Task task, std::uint64_t seed) {
   return agent ? std::move(*agent) : nullptr;
 }
 
-ordered_json to_json(const Interval& i) {
-  return {{"mean", i.mean}, {"lo", i.lo}, {"hi", i.hi}};
-}
-
 }  // namespace
 
 Result<ordered_json> measure_adapt(const AdaptOptions& o) {
@@ -141,16 +137,16 @@ Result<ordered_json> measure_adapt(const AdaptOptions& o) {
                                              first, static_cast<std::size_t>(o.budget))));
     }
     ordered_json& m = out["methods"][name];
-    m["reward"] = to_json(interval_of(rewards));
-    m["score"] = to_json(interval_of(scores));
-    m["reward_drop_pct"] = to_json(interval_of(drops));
-    if (by_pair.front().size() > 1) m["episodes_to_converge"] = to_json(interval_of(episodes));
+    m["reward"] = interval_of(rewards);
+    m["score"] = interval_of(scores);
+    m["reward_drop_pct"] = interval_of(drops);
+    if (by_pair.front().size() > 1) m["episodes_to_converge"] = interval_of(episodes);
   }
   const auto gain = [&](const char* one_name, const char* other, bool end) {
     std::vector<double> d;
     for (std::size_t i = 0; i < pairs.size(); ++i)
       d.push_back((end ? curves[one_name][i].back() : curves[one_name][i].front()) - curves[other][i].back());
-    return to_json(interval_of(d));
+    return interval_of(d);
   };
   out["gain"]["ours_over_shared"] = gain("ours", "shared", true);
   out["gain"]["ours_first_over_shared"] = gain("ours", "shared", false);

@@ -2,15 +2,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "agents/agent.h"
+#include "bench/commands.h"
 #include "bench/learner_bench.h"
 #include "bench/learner_process.h"
 #include "bench/program.h"
@@ -22,67 +21,23 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kExitFailure = 1;
-constexpr int kExitUsage = 2;
-
 struct Arguments {
   LearnerProcessOptions process;
   std::string python = "/usr/bin/python3";  // Debian's, which python3-torch belongs to
   std::string script;
   bool json = false;
-  bool help = false;
 };
 
-struct Option {
-  std::string_view name;
-  std::string_view value;  // placeholder; empty: takes none
-  std::string_view help;
-  bool (*set)(Arguments& a, std::string_view value);  // false: not a value of it
-};
-
-bool number(std::string_view text, int max, int& out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && end == text.data() + text.size() && out >= 1 && out <= max;
-}
-
-constexpr Option kOptions[] = {
-    {"agents", "N", "of the flash-learner that is watched (default 100)",
-     [](Arguments& a, std::string_view v) { return number(v, 10000, a.process.agents); }},
-    {"seconds", "N", "how long it is watched (default 20)",
-     [](Arguments& a, std::string_view v) { return number(v, 100000, a.process.seconds); }},
-    {"learner", "PROGRAM", "flash-learner (default: beside this program, else /usr/sbin/flash-learner)",
-     [](Arguments& a, std::string_view v) {
-       a.process.program = v;
-       return v.starts_with('/');
-     }},
-    {"python", "PROGRAM", "runs the PyTorch side (default /usr/bin/python3)",
-     [](Arguments& a, std::string_view v) {
-       a.python = v;
-       return v.starts_with('/');
-     }},
-    {"json", "", "print JSON",
-     [](Arguments& a, std::string_view) {
-       a.json = true;
-       return true;
-     }},
-    {"help", "", "print this",
-     [](Arguments& a, std::string_view) {
-       a.help = true;
-       return true;
-     }},
-};
-
-void help() {
-  std::puts("flash-bench learner [OPTION]...");
-  for (const auto& o : kOptions) {
-    const std::string left = "--" + std::string(o.name) + (o.value.empty() ? "" : " " + std::string(o.value));
-    std::printf("  %-22s %s\n", left.c_str(), std::string(o.help).c_str());
-  }
-}
-
-int usage(const std::string& what) {
-  std::fprintf(stderr, "flash-bench: %s\nTry 'flash-bench learner --help'.\n", what.c_str());
-  return kExitUsage;
+std::vector<OptionRow> option_rows(Arguments& a) {
+  return {
+      {"--agents", "N", "of the flash-learner that is watched (default 100)",
+       integer_into(a.process.agents, 1, 10000)},
+      {"--seconds", "N", "how long it is watched (default 20)", integer_into(a.process.seconds, 1, 100000)},
+      {"--learner", "PROGRAM", "flash-learner (default: beside this program, else /usr/sbin/flash-learner)",
+       absolute_path_into(a.process.program)},
+      {"--python", "PROGRAM", "runs the PyTorch side (default /usr/bin/python3)",
+       absolute_path_into(a.python)},
+      {"--json", "", "print JSON", flag_into(a.json)}};
 }
 
 /// What `words` prints, and its exit status (127: could not be run).
@@ -211,52 +166,23 @@ void print(const json& r) {
   if (r["learner"].is_string()) std::printf("flash-learner: %s\n", r["learner"].get<std::string>().c_str());
 }
 
-int run(std::span<const std::string_view> words) {
+int run(const std::vector<std::string_view>& words) {
+  static const std::string kHint = "flash-bench learner --help";
   Arguments a;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::string_view name = words[i];
-    if (!name.starts_with("--")) return usage("unexpected '" + std::string(name) + "'");
-    name.remove_prefix(2);
-    std::string_view value;
-    bool given = false;
-    if (const auto equals = name.find('='); equals != std::string_view::npos) {
-      value = name.substr(equals + 1);
-      name = name.substr(0, equals);
-      given = true;
-    }
-    const Option* option = nullptr;
-    for (const auto& o : kOptions)
-      if (o.name == name) option = &o;
-    if (!option) return usage("unknown option '" + std::string(words[i]) + "'");
-    if (!option->value.empty() && !given) {
-      if (++i == words.size()) return usage("--" + std::string(name) + " needs a value");
-      value = words[i];
-    }
-    if ((option->value.empty() && given) || !option->set(a, value))
-      return usage("'" + std::string(value) + "' is not a value of --" + std::string(name));
-  }
-  if (a.help) {
-    help();
-    return 0;
-  }
-  if (a.process.program.empty()) a.process.program = beside_or("flash-learner", "/usr/sbin/flash-learner");
-  a.script = beside_or("pytorch_baseline.py", "/usr/share/flashd/pytorch_baseline.py");
-  const auto measured = measure(a);
-  if (!measured) {
-    std::fprintf(stderr, "flash-bench: %s\n", measured.error().message().c_str());
-    return kExitFailure;
-  }
-  if (a.json)
-    std::puts(measured->dump(2, ' ', false, json::error_handler_t::replace).c_str());
-  else
-    print(*measured);
-  return 0;
+  const Command commands[] = {{"learner", "policies, updates and flash-learner", option_rows(a), [&a] {
+                                 if (a.process.program.empty())
+                                   a.process.program = beside_or("flash-learner", "/usr/sbin/flash-learner");
+                                 a.script = beside_or("pytorch_baseline.py",
+                                                      "/usr/share/flashd/pytorch_baseline.py");
+                                 return print_measured(measure(a), a.json, print);
+                               }}};
+  if (words.empty()) return wrong_usage("no command given", kHint);
+  return run_command(commands, words, kHint);
 }
 
 }  // namespace
 }  // namespace flash::bench
 
 int main(int argc, char** argv) {
-  const std::vector<std::string_view> words(argv + (argc > 0 ? 1 : 0), argv + argc);
-  return flash::bench::run(words);
+  return flash::bench::run({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

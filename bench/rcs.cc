@@ -15,6 +15,7 @@
 #include "agents/agent.h"
 #include "agents/curve_model.h"
 #include "bench/rcs_data.h"
+#include "core/interval.h"
 #include "core/random.h"
 #include "meta/flash_sizeless.h"
 
@@ -25,22 +26,6 @@ using nlohmann::json;
 
 constexpr std::size_t kMostKnown = 3;
 constexpr const char* kMethods[] = {"persistence", "vanilla_raw", "vanilla", "flash", "ours"};
-
-/// Two-sided 97.5 % quantile of Student's t.
-double student(std::size_t freedom) {
-  constexpr double kTable[] = {12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23,
-                               2.20,  2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09};
-  return freedom < 1 ? 0 : freedom <= std::size(kTable) ? kTable[freedom - 1] : 1.96 + 2.4 / double(freedom);
-}
-
-json interval(const std::vector<double>& values) {
-  double mean = 0, squares = 0;
-  const auto n = static_cast<double>(values.size());
-  for (double v : values) mean += v / n;
-  for (double v : values) squares += (v - mean) * (v - mean);
-  const double half = values.size() > 1 ? student(values.size() - 1) * std::sqrt(squares / (n - 1) / n) : 0;
-  return {{"mean", mean}, {"lo", mean - half}, {"hi", mean + half}};
-}
 
 /// What one repetition learns from and is tested on.
 struct Split {
@@ -216,7 +201,7 @@ Result<json> measure_rcs(const RcsOptions& o) {
     for (std::size_t known = 1; known <= kMostKnown; ++known) {
       std::vector<double> values;
       for (const Outcome& outcome : outcomes) values.push_back(outcome.mape.at(method)[known - 1]);
-      out["mape"][method][std::to_string(known)] = interval(values);
+      out["mape"][method][std::to_string(known)] = interval_of(values);
       out["repetitions"][method][std::to_string(known)] = values;
     }
   }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/interval.h"
 #include "sim/batch.h"
 #include "sim/oracle.h"
 
@@ -21,16 +22,6 @@ double clock_s(clockid_t clock) {
   timespec t{};
   clock_gettime(clock, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-/// Mean and its 95 % interval (normal) over the pairs.
-ordered_json interval(const std::vector<double>& values) {
-  double mean = 0, variance = 0;
-  const auto n = static_cast<double>(values.size());
-  for (double v : values) mean += v / n;
-  for (double v : values) variance += (v - mean) * (v - mean) / std::max(1.0, n - 1);
-  const double half = 1.96 * std::sqrt(variance / n);
-  return {{"mean", mean}, {"lo", mean - half}, {"hi", mean + half}};
 }
 
 ordered_json speed(const std::vector<Pair>& pairs, const SimOptions& options, bool with_fallback) {
@@ -72,7 +63,7 @@ ordered_json headroom(const std::vector<Pair>& pairs, const SimOptions& options)
   const auto column = [&](auto value) {
     std::vector<double> values;
     for (const Yardsticks& y : all) values.push_back(value(y));
-    return interval(values);
+    return ordered_json(interval_of(values));
   };
   ordered_json table;
   table["random"] = column([](const Yardsticks& y) { return y.random; });

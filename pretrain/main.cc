@@ -90,10 +90,6 @@ std::vector<OptionRow> option_rows(Options& o) {
   return rows;
 }
 
-nlohmann::ordered_json to_json(const Interval& i) {
-  return {{"mean", i.mean}, {"lo", i.lo}, {"hi", i.hi}};
-}
-
 int run(const Options& o) {
   std::string warning;
   const std::string computes = prepare_libtorch(warning);
@@ -148,12 +144,12 @@ int run(const Options& o) {
     all.push_back(scoring.after_one_episode("after_one_episode", *policy));
     for (const Scored& s : all) {
       const Interval reward = interval_of(s.reward), score = interval_of(s.score);
-      out["unseen"][s.name] = {{"reward", to_json(reward)}, {"score", to_json(score)}};
+      out["unseen"][s.name] = {{"reward", reward}, {"score", score}};
       std::fprintf(stderr, "%-18s reward %.3f [%.3f, %.3f]  score %.3f [%.3f, %.3f]\n", s.name.c_str(),
                    reward.mean, reward.lo, reward.hi, score.mean, score.lo, score.hi);
     }
     out["unseen"]["pairs"] = others->pairs.size();
-    out["unseen"]["gain_over_rule"] = to_json(Scoring::gain(all.back(), all[1]));
+    out["unseen"]["gain_over_rule"] = Scoring::gain(all.back(), all[1]);
   }
   if (o.json == "-") {
     std::cout << out.dump(2) << '\n';

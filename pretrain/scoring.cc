@@ -15,19 +15,6 @@ constexpr int kWarmUp = 60;
 
 }  // namespace
 
-Interval interval_of(std::span<const double> values) {
-  Interval i;
-  const auto n = static_cast<double>(values.size());
-  if (values.empty()) return i;
-  for (double v : values) i.mean += v / n;
-  double squares = 0;
-  for (double v : values) squares += (v - i.mean) * (v - i.mean);
-  const double half = n > 1 ? 1.96 * std::sqrt(squares / (n - 1) / n) : 0;
-  i.lo = i.mean - half;
-  i.hi = i.mean + half;
-  return i;
-}
-
 Scoring::Scoring(const Pool& unseen, const ScoringOptions& options) : options_(options) {
   for (const Pair& p : unseen.pairs) pairs_.push_back(&p);
   std::vector<Yardsticks> measured(pairs_.size());

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/interval.h"
 #include "meta/shared_policy.h"
 #include "sim/pool.h"
 
@@ -18,12 +19,6 @@ struct ScoringOptions {
   std::uint64_t seed = 1;
   int threads = 2;
 };
-
-/// Mean over pairs with its 95 % interval (normal; pairs are the samples).
-struct Interval {
-  double mean = 0, lo = 0, hi = 0;
-};
-Interval interval_of(std::span<const double> values);
 
 /// One way to control, on every pair of a pool.
 struct Scored {

@@ -138,9 +138,9 @@ std::function<Applied(std::string_view)> text_into(std::string& out) {
   };
 }
 
-std::function<Applied(std::string_view)> flag_into(bool& out) {
-  return [&out](std::string_view) -> Applied {
-    out = true;
+std::function<Applied(std::string_view)> flag_into(bool& out, bool value) {
+  return [&out, value](std::string_view) -> Applied {
+    out = value;
     return std::nullopt;
   };
 }

@@ -1,4 +1,4 @@
-// Purpose: the option table of flash-workload; one row per option gives parsing, range check and --help.
+// Purpose: the option tables of programs; one row per option gives parsing, range check and --help.
 // Ownership: rows hold references to the options they fill; the options outlive the rows.
 // Threads: none; used once at start.
 #pragma once
@@ -50,7 +50,7 @@ std::function<Applied(std::string_view)> integer_into(std::uint64_t& out, std::u
 std::function<Applied(std::string_view)> integer_into(int& out, int low, int high);
 std::function<Applied(std::string_view)> real_into(double& out, double low, double high);
 std::function<Applied(std::string_view)> text_into(std::string& out);
-std::function<Applied(std::string_view)> flag_into(bool& out);
+std::function<Applied(std::string_view)> flag_into(bool& out, bool value = true);
 
 /// A row for values that have a parser of their own.
 template <class T, class Out>

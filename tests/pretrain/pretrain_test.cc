@@ -6,8 +6,8 @@
 
 #include "meta/shared_policy.h"
 #include "pretrain/episodes.h"
-#include "sim/pool.h"
 #include "pretrain/scoring.h"
+#include "sim/pool.h"
 
 namespace flash {
 namespace {
@@ -63,13 +63,6 @@ TEST(Episodes, SequencesArePaddedWithZerosAndMasked) {
   EXPECT_EQ(s.steps, 2);
   EXPECT_EQ(s.lengths, (std::vector<int>{2, 1}));
   EXPECT_EQ(s.x, (std::vector<float>{1, 2, 5, 6, 3, 4, 0, 0}));
-}
-
-TEST(Interval, IsTheMeanAndItsNormalInterval) {
-  const double values[] = {1, 2, 3, 4};
-  const Interval i = interval_of(values);
-  EXPECT_DOUBLE_EQ(i.mean, 2.5);
-  EXPECT_NEAR(i.hi - i.mean, 1.96 * std::sqrt(5.0 / 3 / 4), 1e-12);
 }
 
 TEST(Scoring, YardsticksAreInTheirOrder) {
