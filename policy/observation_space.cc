@@ -26,7 +26,7 @@ constexpr std::array<StateEntry, kFrequencyStateDim> kFrequency = {{
     {"frequency", "kHz", "place in the range, [0,1]"},
     {"sp_latency", "ms", "SLO preservation of latency, [0,1], 1 without an SLO"},
     {"sp_throughput", "1/s", "SLO preservation of throughput, [0,1], 1 without an SLO"},
-    {"ips_gain", "1", "relative IPS gain per relative frequency increase, [0,1]; 0.5: not known"},
+    {"ips_gain", "1", "speed gained per frequency, e of the default reward, [0,1]; 0.5: not known"},
 }};
 
 constexpr double kIpsUnit = 1e10;
@@ -126,7 +126,7 @@ StateVector frequency_state(const Rule& rule, const Observation& now, double khz
   const bool known = khz > 0 && std::isfinite(range.upper);
   b.add(known ? relative_position(khz, range) : 0, known, known);
   add_slo(b, rule.slo, now, cpu_saturated(now, n, rule.guards.throttled_floor));
-  b.add(std::isfinite(gain) ? gain : 0.5, true, true);
+  b.add(std::isfinite(gain) ? gain : kUnknownElasticity, true, true);
   return b.take();
 }
 

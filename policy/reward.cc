@@ -6,8 +6,11 @@
 namespace flash {
 namespace {
 
-constexpr double kSmallestChange = 0.02;  // of the frequency, below it dIPS is noise of the load
-constexpr double kGainWeight = 0.3;       // exponential smoothing of g
+constexpr double kSmallestChange = 0.02;   // of the frequency, below it a change of speed is noise
+constexpr double kLeastBusy = 0.05;        // CPUs; below it speed is the idle process's
+constexpr double kElasticityWeight = 0.1;  // exponential smoothing of e where a change tells much
+constexpr double kSpeedNoise = 0.15;       // of ln(speed), against which what a change tells is weighed
+constexpr double kMostSurprise = 0.5;      // of ln(speed): a program that does something else now
 
 double ratio(double a, double b) {
   return b > 0 ? std::clamp(a / b, 0.0, 1.0) : 0.0;
@@ -115,6 +118,17 @@ Reward limits_reward(const Rule& rule, const NodeCapacity& node, const LimitsSte
   return r;
 }
 
+double speed_elasticity(double e, double khz_before, double khz_now, double khz_upper, double speed_before,
+                        double speed_now) {
+  const double more_before = khz_upper / khz_before - 1, more_now = khz_upper / khz_now - 1;
+  const double t_before = 1 + e * more_before, t_now = 1 + e * more_now;  // T(f) of the same work
+  const double surprise = std::clamp(std::log(speed_now / speed_before) - std::log(t_before / t_now),
+                                     -kMostSurprise, kMostSurprise);
+  const double slope = more_before / t_before - more_now / t_now;  // of ln(T(before) / T(now)) along e
+  const double gain = kElasticityWeight * slope / (slope * slope + kSpeedNoise * kSpeedNoise);
+  return std::clamp(e + gain * surprise, 0.0, 1.0);
+}
+
 Reward frequency_reward(const Rule& rule, const FrequencyStep& step) {
   const Observation& o = *step.now;
   const bool paper = rule.reward.kind == RewardKind::Paper;
@@ -138,12 +152,16 @@ Reward frequency_reward(const Rule& rule, const FrequencyStep& step) {
     return r;
   }
 
-  double g = step.gain_before;
-  if (both_trusted && std::abs(rise) >= kSmallestChange) {
-    const double sample = std::clamp((ips.value - ips_before.value) / ips_before.value / rise, 0.0, 1.0);
-    g = std::isnan(g) ? sample : (1 - kGainWeight) * g + kGainWeight * sample;
-  }
-  r.ips_gain = g;
+  const Sample& usage = o[Signal::CpuUsage];
+  const Sample usage_before = step.before ? (*step.before)[Signal::CpuUsage] : Sample::missing();
+  const bool busy = usage.trusted() && usage_before.trusted() && usage.value >= kLeastBusy &&
+                    usage_before.value >= kLeastBusy;
+  const double highest = std::max({step.range.upper, step.khz_now, step.khz_before});
+  double e = step.gain_before;
+  if (both_trusted && busy && std::isfinite(highest) && std::abs(rise) >= kSmallestChange)
+    e = speed_elasticity(std::isnan(e) ? kUnknownElasticity : e, step.khz_before, step.khz_now, highest,
+                         ips_before.value / usage_before.value, ips.value / usage.value);
+  r.ips_gain = e;
 
   const Sample& watts = o[Signal::Power];
   if (watts.usable() && step.highest_power > 0)
@@ -154,10 +172,13 @@ Reward frequency_reward(const Rule& rule, const FrequencyStep& step) {
   const bool no_counter = ips.validity == Validity::Missing || ips.validity == Validity::Proxy;
   const double price = rule.reward.power_price;
   const double x = relative_position(step.khz_now, step.range);
-  const double benefit = std::isnan(g) ? 0.5 : g * x + (1 - g) * (1 - x);
+  const double use = std::clamp(usage.value_or(0) / std::max(step.cpus, 1), 0.0, 1.0);
+  const double gain = use * (std::isnan(e) ? kUnknownElasticity : e);
+  const double benefit = gain * x + (1 - gain) * (1 - x);
   const double merit = no_counter ? sp.value : alpha * benefit + (1 - alpha) * sp.value;
   r.value = (merit + price * (1 - r.power_cost)) / (1 + price);
-  r.trusted = sp.trusted && step.khz_now > 0 && (no_counter ? rule.slo.given() : ips.trusted());
+  r.trusted =
+      sp.trusted && step.khz_now > 0 && (no_counter ? rule.slo.given() : ips.trusted() && usage.trusted());
   return r;
 }
 

@@ -60,21 +60,35 @@ struct FrequencyStep {
   double khz_before = 0, khz_now = 0;  // in force during the two steps; 0: unknown
   KnobRange range;                     // kHz
   int cpus = 1;
-  double gain_before = std::numeric_limits<double>::quiet_NaN();  // ips_gain of the step before
+  double gain_before = std::numeric_limits<double>::quiet_NaN();  // e: ips_gain of the step before
   double highest_power = 0;  // W, the highest trusted power seen so far; 0: no RAPL
 };
 
 /// Paper (FLASH Table 9):  r = alpha * ((IPS_t - IPS_t-1) / IPS_t) [only if the frequency rose]
 ///                             + (1 - alpha) * SP
 /// Default:  r = (alpha * B + (1 - alpha) * SP + price * (1 - p)) / (1 + price)
-///   g  relative IPS gain per relative frequency increase, (dIPS/IPS) / (df/f) in [0,1], taken when the
-///      frequency changed in either direction by 2 % or more, smoothed (weight 0.3), held in between
-///   B  = g*x + (1 - g)*(1 - x), x the frequency's place in its range: high is good exactly as far as the
-///      work gains from it; 0.5 while g is unknown
+///   e  elasticity of speed at the highest frequency f_u: 1 where all work waits for cycles, 0 where it waits
+///      for memory. Speed is instructions per busy CPU second (IPS / CPU use), which more load does not
+///      change; the time of the same work is T(f) = e * f_u / f + 1 - e. Each change of the frequency by 2 %
+///      or more compares ln(speed) with what e foretold, and corrects e in proportion to what the change can
+///      tell (speed_elasticity()); 0.5 before the first one, held in between
+///   u  use of the CPU set, [0,1]: an idle machine gains nothing
+///   B  = g*x + (1 - g)*(1 - x), g = e*u, x the frequency's place in its range: high is good exactly as far
+///      as work that is there gets done faster
 ///   p  relative power: RAPL / highest RAPL seen, else the cubic model (f / f_upper)^3
 ///   Without an instruction counter (IPS missing or a proxy) the B term is left out and its weight goes to
 ///   SP; with neither IPS nor SLO the reward is not trusted: it would pay for the lowest frequency alone.
-/// Reward::ips_gain is the paper's gain, or g (NaN: unknown); Reward::power_cost is p.
+/// Reward::ips_gain is the paper's gain, or e (NaN: not measured yet); Reward::power_cost is p.
 Reward frequency_reward(const Rule& rule, const FrequencyStep& step);
+
+/// Before it is measured, e is this in the reward and in the state.
+inline constexpr double kUnknownElasticity = 0.5;
+
+/// e after a change of the frequency under which the work's speed went from `speed_before` to `speed_now`
+/// (unit does not matter). One step of an extended Kalman filter of constant uncertainty on e: where the
+/// frequency goes and comes from does not change what is found. REQUIRES: all positive, frequencies at most
+/// `khz_upper`; `e` in [0,1].
+double speed_elasticity(double e, double khz_before, double khz_now, double khz_upper, double speed_before,
+                        double speed_now);
 
 }  // namespace flash

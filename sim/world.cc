@@ -13,9 +13,11 @@ namespace flash {
 namespace {
 
 constexpr std::uint64_t kReadings = 0x5ead1e55;
-/// Ticks before the first state, so that few requests can be judged, and so that the reward knows what the
-/// work gains from frequency (which changes measure), as after a while of anybody's control.
+/// Ticks before the first state, so that few requests can be judged.
 constexpr int kWarmUp = 10;
+/// The same for cpu-frequency, so that the reward knows about what the work gains from frequency (which
+/// changes measure), as after a while of anybody's control.
+constexpr int kFrequencyWarmUp = 30;
 
 /// A counter's reading: relative noise of this size.
 double read(double value, double noise, Random& random) {
@@ -77,7 +79,7 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
     // RAPL's highest reading is known from before, as flashd knows it.
     const Environment& e = pair.environment();
     if (pair.options().rapl) highest_power_ = e.power.max_w;
-    for (int i = 0; i < kWarmUp; ++i) {
+    for (int i = 0; i < kFrequencyWarmUp; ++i) {
       khz_before_ = in_force_[0];
       in_force_[0] = level_to_khz(static_cast<int>(start.below(kFrequencyLevels)), pair.steps(),
                                   pair.range(KnobKind::CpuFrequency));

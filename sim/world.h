@@ -94,7 +94,7 @@ inline constexpr int kMaxActionDim = 2;
 
 class World {
  public:
-  /// Starts at `offset_s` of the pair's trace with limits (or a frequency) drawn by the seed, two ticks
+  /// Starts at `offset_s` of the pair's trace with limits (or a frequency) drawn by the seed, some ticks
   /// passed.
   void reset(const Pair& pair, double offset_s, std::uint64_t seed, bool with_fallback = false);
   /// In the network's form: resource-limits {cpu, memory} in [-1,1], cpu-frequency {level}.

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 namespace flash {
 namespace {
@@ -194,49 +197,129 @@ TEST(FrequencyReward, DefaultIsTheDocumentedFormula) {
   Rule rule;
   rule.task = Task::CpuFrequency;
   rule.reward = {RewardKind::Default, 0.4, 0.25};
-  const Observation a = cpus(1e9), b = cpus(1.25e9);
-  const Reward r = frequency_reward(rule, step(a, b, 2e6, 3e6));  // +25 % IPS for +50 % frequency
-  EXPECT_DOUBLE_EQ(r.ips_gain, 0.5);
-  EXPECT_DOUBLE_EQ(r.power_cost, 1);
-  EXPECT_DOUBLE_EQ(r.value, (0.4 * 0.5 + 0.6 * 1 + 0.25 * 0) / 1.25);
+  const Observation o = cpus(1e9, 0.5);  // of two CPUs: a quarter
+  FrequencyStep s = step(o, o, 2.5e6, 2.5e6);
+  s.gain_before = 0.8;
+  const Reward r = frequency_reward(rule, s);
+  const double gain = 0.8 * 0.25, benefit = gain * 0.75 + (1 - gain) * 0.25, power = std::pow(2.5 / 3, 3);
+  EXPECT_DOUBLE_EQ(r.ips_gain, 0.8) << "held while the frequency stays";
+  EXPECT_DOUBLE_EQ(r.power_cost, power);
+  EXPECT_DOUBLE_EQ(r.value, (0.4 * benefit + 0.6 * 1 + 0.25 * (1 - power)) / 1.25);
 }
 
-TEST(FrequencyReward, RaisingPaysOnlyWhereItBenefits) {
+/// A program whose time at frequency f is e * 3e6 / f + 1 - e of that at 3 GHz, and that asks for `demand` of
+/// two CPUs' time at 3 GHz: what is sensed of a second.
+struct Program {
+  double e = 1, demand = 1;
+  double time(double khz) const { return e * 3e6 / khz + 1 - e; }
+  Observation at(double khz) const {
+    const double use = std::min(1.0, demand * time(khz));
+    return cpus(8e9 * use / time(khz), 2 * use);
+  }
+};
+
+/// Mean reward per step of going through the frequencies again and again, when e is known.
+double earned(const Rule& rule, const Program& program, const std::vector<double>& khz) {
+  constexpr int kFindOut = 400, kSettle = 40, kCounted = 40;
+  double sum = 0, e = std::numeric_limits<double>::quiet_NaN(), before = khz[0];
+  const auto at = [&](int i) { return khz[static_cast<std::size_t>(i) % khz.size()]; };
+  for (int i = 0; i < kFindOut + kSettle + kCounted; ++i) {
+    // By changes as wide as there are, as by anybody's control.
+    const double now = i < kFindOut ? (i % 2 ? 1e6 : 3e6) : at(i);
+    const Observation a = program.at(before), b = program.at(now);
+    FrequencyStep s = step(a, b, before, now);
+    s.gain_before = e;
+    const Reward r = frequency_reward(rule, s);
+    e = r.ips_gain;
+    EXPECT_GE(r.value, 0);
+    EXPECT_LE(r.value, 1);
+    if (i >= kFindOut + kSettle) sum += r.value;
+    before = now;
+  }
+  return sum / kCounted;
+}
+
+std::vector<double> levels() {
+  std::vector<double> all;
+  for (int i = 0; i <= 10; ++i) all.push_back(1e6 + 2e5 * i);
+  return all;
+}
+
+double best_fixed(const Rule& rule, const Program& program, double* which = nullptr) {
+  double best = -1;
+  for (const double khz : levels())
+    if (const double r = earned(rule, program, {khz}); r > best) {
+      best = r;
+      if (which != nullptr) *which = khz;
+    }
+  return best;
+}
+
+TEST(SpeedElasticity, IsFoundFromAnyChangesOfTheFrequency) {
+  for (const double truth : {0.0, 0.3, 0.7, 1.0})
+    for (const std::vector<double>& khz :
+         {std::vector<double>{1e6, 3e6}, {1e6, 1.2e6}, {2.8e6, 3e6, 1.6e6}}) {
+      const Program program{truth, 0.3};
+      double e = kUnknownElasticity;
+      for (int i = 0; i < 600; ++i) {
+        const double before = khz[static_cast<std::size_t>(i) % khz.size()],
+                     now = khz[static_cast<std::size_t>(i + 1) % khz.size()];
+        e = speed_elasticity(e, before, now, 3e6, 1 / program.time(before), 1 / program.time(now));
+      }
+      EXPECT_NEAR(e, truth, 0.01) << khz[0] << " to " << khz[1];
+    }
+}
+
+TEST(FrequencyReward, ALoadThatRisesWithTheFrequencyIsNoGain) {
   Rule rule;
   rule.task = Task::CpuFrequency;
-  rule.reward.power_price = 0;  // by its benefit alone
-  const Observation o = cpus(1e9);
-  const auto at = [&](double gain, double khz) {
-    FrequencyStep s = step(o, o, khz, khz);
-    s.gain_before = gain;
-    return frequency_reward(rule, s).value;
-  };
-  EXPECT_GT(at(1, 3e6), at(1, 1e6)) << "compute-bound: the highest";
-  EXPECT_GT(at(0, 1e6), at(0, 3e6)) << "memory-bound: the lowest";
+  const Program before{0.2, 0.2}, after{0.2, 0.5};  // as much stalled, more to do
+  const Observation calm = before.at(2e6), same = before.at(3e6), more = after.at(3e6);
+  ASSERT_GT(more[Signal::Instructions].value, 2 * calm[Signal::Instructions].value);
+  FrequencyStep s = step(calm, same, 2e6, 3e6), louder = step(calm, more, 2e6, 3e6);
+  s.gain_before = louder.gain_before = 0.2;
+  EXPECT_NEAR(frequency_reward(rule, s).ips_gain, 0.2, 1e-12);
+  EXPECT_NEAR(frequency_reward(rule, louder).ips_gain, 0.2, 1e-12);
+}
+
+TEST(FrequencyReward, AnAlmostIdleStepTellsNothingOfTheGain) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  const Observation a = cpus(1e6, 0.002), b = cpus(4e6, 0.002);
+  FrequencyStep s = step(a, b, 1e6, 3e6);
+  s.gain_before = 0.3;
+  EXPECT_DOUBLE_EQ(frequency_reward(rule, s).ips_gain, 0.3);
+}
+
+TEST(FrequencyReward, ComputeBoundAndBusyIsBestHighStalledOrIdleLow) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  double khz = 0;
+  best_fixed(rule, {1, 2}, &khz);
+  EXPECT_EQ(khz, 3e6) << "more to do than can be done, and every cycle counts";
+  best_fixed(rule, {0, 2}, &khz);
+  EXPECT_EQ(khz, 1e6) << "more to do than can be done, and all of it waits for memory";
+  best_fixed(rule, {1, 0.05}, &khz);
+  EXPECT_EQ(khz, 1e6) << "hardly anything to do";
 }
 
 TEST(FrequencyReward, OscillatingEarnsNoMoreThanTheBestFixedFrequency) {
-  // A compute-bound target: IPS in proportion to the frequency.
   Rule rule;
   rule.task = Task::CpuFrequency;
-  const auto mean = [&](double low, double high) {
-    double sum = 0, gain = 1;  // what the work gains is known
-    double khz_before = low;
-    for (int i = 0; i < 200; ++i) {
-      const double khz = i % 2 ? high : low;
-      const Observation a = cpus(khz_before * 1e3), b = cpus(khz * 1e3);
-      FrequencyStep s = step(a, b, khz_before, khz);
-      s.gain_before = gain;
-      const Reward r = frequency_reward(rule, s);
-      gain = r.ips_gain;
-      sum += r.value;
-      khz_before = khz;
+  for (const double e : {0.0, 0.25, 0.5, 0.75, 1.0})
+    for (const double demand : {0.02, 0.2, 0.5, 0.9, 1.5}) {
+      const Program program{e, demand};
+      const double fixed = best_fixed(rule, program);
+      for (const double low : levels())
+        for (const double high : levels())
+          if (low < high) {
+            ASSERT_LE(earned(rule, program, {low, high}), fixed + 1e-3) << e << ' ' << demand;
+            ASSERT_LE(earned(rule, program, {low, low, low, high}), fixed + 1e-3) << e << ' ' << demand;
+          }
     }
-    return sum / 200;
-  };
-  EXPECT_LT(mean(1e6, 3e6), mean(2.99e6, 3e6));
   rule.reward.kind = RewardKind::Paper;
-  EXPECT_GT(mean(1e6, 3e6), mean(2.99e6, 3e6)) << "the paper's can be farmed (why the default differs)";
+  EXPECT_GT(earned(rule, {1, 2}, {1e6, 3e6}), best_fixed(rule, {1, 2}))
+      << "the paper's can be farmed (why the default differs)";
 }
 
 TEST(FrequencyReward, UsesRaplWhereItIs) {
@@ -274,6 +357,10 @@ TEST(FrequencyReward, WithoutACounterTheSloAndPowerAreJudged) {
   EXPECT_DOUBLE_EQ(r.value, (0.5 + 0.25 * 0) / 1.25);
   o[Signal::Instructions] = {1e9, Validity::Degraded};
   EXPECT_FALSE(frequency_reward(rule, step(o, o, 3e6, 3e6)).trusted) << "a counter that lies is not none";
+  o[Signal::Instructions] = Sample::good(1e9);
+  EXPECT_TRUE(frequency_reward(rule, step(o, o, 3e6, 3e6)).trusted);
+  o[Signal::CpuUsage].validity = Validity::Stale;
+  EXPECT_FALSE(frequency_reward(rule, step(o, o, 3e6, 3e6)).trusted) << "what is gained is times the use";
 }
 
 }  // namespace

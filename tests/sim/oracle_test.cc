@@ -78,6 +78,26 @@ TEST(Oracle, GivesEachLevelItsValue) {
   }
 }
 
+TEST(MeanReward, GoingUpAndDownEarnsNoMoreThanTheBestFixedLevel) {
+  // The shares of stalls from none to nearly all, at a load that is much and at one that is little.
+  for (const double stall_ms : {0.0, 8.0, 18.0})
+    for (const char* load : {"flat:20", "flat:160"}) {
+      const Pair pair =
+          made::pair(made::work(20 - stall_ms, stall_ms, load), made::node(), Task::CpuFrequency);
+      EvaluationOptions options;
+      options.episodes = 2;
+      const double fixed = yardsticks(pair, options).best_fixed;
+      for (const int low : {0, 3, 6})
+        for (const int high : {4, 7, 10})
+          for (const std::uint64_t each : {1, 5}) {
+            const double moving = mean_reward(pair, options, [&](const World& w, std::span<float> action) {
+              action[0] = static_cast<float>(w.core().step() / each % 2 == 0 ? low : high);
+            });
+            EXPECT_LE(moving, fixed + 0.005) << stall_ms << ' ' << load << ' ' << low << ' ' << high;
+          }
+    }
+}
+
 TEST(MeanReward, OfThePolicyThatAsksForTheBestFixedLevelIsThatOfBestFixed) {
   const Pair pair = made::pair(made::work(), made::node(), Task::CpuFrequency);
   EvaluationOptions options;
