@@ -107,7 +107,7 @@ void print_overhead(const json& r) {
   for (const char* part : {"decision_us", "embedding_ms", "update_ms"}) {
     std::printf("\n%s\n", part);
     for (const auto& [name, value] : r[part].items())
-      if (value.is_number() && name != "checksum")
+      if (value.is_number())
         std::printf("  %-20s %10.3f\n", name.c_str(), value.get<double>());
   }
   std::printf("\nan embedding of 32 adds %.1f %% to a decision, libtorch's %.1f %%\n",

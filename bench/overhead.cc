@@ -1,9 +1,6 @@
 #include "bench/overhead.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
 #include <time.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <functional>
@@ -15,7 +12,8 @@
 #include "core/network_kernels.h"
 #include "core/policy_snapshot.h"
 #include "core/random.h"
-#include "meta/embedding_network.h"
+#include "meta/flash.h"
+#include "meta/plain_torch.h"
 
 namespace flash::bench {
 namespace {
@@ -61,13 +59,6 @@ struct Contest {
   }
 };
 
-at::Tensor uniform(Random& random, at::IntArrayRef sizes, double bound) {
-  at::Tensor t = at::empty(sizes);
-  for (std::int64_t i = 0; i < t.numel(); ++i)
-    t.data_ptr<float>()[i] = static_cast<float>(random.uniform(-bound, bound));
-  return t;
-}
-
 // --- a decision -----------------------------------------------------------------------------------------
 
 std::vector<DenseLayer> actor(int embedding, Random& random) {
@@ -97,31 +88,11 @@ struct Decision {
   void operator()() { state[0] = network.evaluate(state, scratch)[0]; }
 };
 
-/// The same in plain tensor operations, the embedding appended to the state (FLASH 3.2).
-struct TorchDecision {
-  std::vector<at::Tensor> w, b;
-  at::Tensor state = at::full({1, kState}, 0.3), embedding;
-
-  TorchDecision(int dim, Random& random) : embedding(at::full({1, dim}, 0.2)) {
-    for (const DenseLayer& layer : actor(dim, random)) {
-      at::Tensor t = at::empty({layer.outputs, layer.inputs});
-      std::copy(layer.weights.begin(), layer.weights.end(), t.data_ptr<float>());
-      w.push_back(t);
-      b.push_back(at::full({layer.outputs}, 0.1));
-    }
-  }
-  void operator()() {
-    const c10::AutoGradMode inference(false);
-    at::Tensor y = embedding.size(1) > 0 ? at::cat({state, embedding}, 1) : state;
-    for (std::size_t l = 0; l < w.size(); ++l) y = at::tanh(at::linear(y, w[l], b[l]));
-    state.data_ptr<float>()[0] = y.data_ptr<float>()[0];
-  }
-};
-
 json decisions() {
   Random random(1);
   Decision none(0, random), with32(32, random), with64(64, random);
-  TorchDecision torch_none(0, random), torch32(32, random);
+  const std::vector<float> state(kState, 0.3F), embedding(32, 0.2F);
+  plain_torch::Decision torch_none(actor(0, random), state, {}), torch32(actor(32, random), state, embedding);
   Contest contest{{{"without", std::ref(none), {}},
                    {"with_32", std::ref(with32), {}},
                    {"with_64", std::ref(with64), {}}}};
@@ -140,70 +111,87 @@ json decisions() {
 
 // --- the embedding ----------------------------------------------------------------------------------------
 
-Sequences trajectories(Random& random, int count) {
-  Sequences s;
-  s.steps = kSteps;
-  s.count = count;
-  s.features = kFeatures;
-  s.lengths.assign(static_cast<std::size_t>(count), kSteps);
-  for (int i = 0; i < kSteps * count * kFeatures; ++i)
-    s.x.push_back(static_cast<float>(random.uniform(-1, 1)));
-  for (int n = 0; n < count; ++n) s.ids.push_back(static_cast<std::uint64_t>(n));
-  return s;
-}
-
-/// FLASH's meta learner in torch's own GRU and linear layers, as its prototype has it.
-struct TorchMeta {
-  std::vector<at::Tensor> gru, fc;
-  std::vector<at::Tensor> m, v;
-  std::int64_t steps = 0;
-
-  explicit TorchMeta(Random& random) {
-    const EncoderOptions o;
-    const int h = o.hidden;
-    const double bound = 1 / std::sqrt(h);
-    for (int l = 0; l < o.layers; ++l)
-      for (int direction = 0; direction < 2; ++direction)
-        for (const auto& sizes : std::vector<std::vector<std::int64_t>>{
-                 {3L * h, l == 0 ? kFeatures : 2L * h}, {3L * h, h}, {3L * h}, {3L * h}})
-          gru.push_back(uniform(random, sizes, bound));
-    for (const auto& sizes :
-         std::vector<std::vector<std::int64_t>>{{o.fc, 2L * h}, {o.fc}, {o.embedding, o.fc}, {o.embedding}})
-      fc.push_back(uniform(random, sizes, bound));
-    for (auto* list : {&gru, &fc})
-      for (at::Tensor& p : *list) {
-        p.set_requires_grad(true);
-        m.push_back(at::zeros_like(p.detach()));
-        v.push_back(at::zeros_like(p.detach()));
-      }
-  }
-  at::Tensor embed(const Sequences& s) const {
-    at::Tensor x = at::empty({s.steps, s.count, s.features});
-    std::copy(s.x.begin(), s.x.end(), x.data_ptr<float>());
-    const EncoderOptions o;
-    const at::Tensor h0 = at::zeros({2L * o.layers, s.count, o.hidden});
-    const at::Tensor y = std::get<0>(at::gru(x, h0, gru, true, o.layers, 0, false, true, false));
-    const at::Tensor mean = y.select(0, s.steps - 1).mean(0, true);
-    return at::linear(at::relu(at::linear(mean, fc[0], fc[1])), fc[2], fc[3]);
-  }
-  void update(const Sequences& s) {
-    std::vector<at::Tensor> parameters = gru;
-    parameters.insert(parameters.end(), fc.begin(), fc.end());
-    const auto g = torch::autograd::grad({embed(s).square().sum()}, parameters);
-    const c10::AutoGradMode off(false);
-    ++steps;
-    const auto t = static_cast<double>(steps);
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      m[i].mul_(0.9).add_(g[i], 0.1);
-      v[i].mul_(0.999).addcmul_(g[i], g[i], 0.001);
-      const at::Tensor denominator = (v[i].sqrt() / std::sqrt(1 - std::pow(0.999, t))).add_(1e-8);
-      parameters[i].addcdiv_(m[i], denominator, -3e-4 / (1 - std::pow(0.9, t)));
+/// Trajectories of random numbers, each earning a little more than the one before, so that the selection rule
+/// (FLASH 3.2) takes the newest.
+class Trajectories {
+ public:
+  Trajectory next() {
+    Trajectory t(kSteps);
+    earned_ += 1e-6;
+    for (TrajectoryStep& s : t) {
+      for (int i = 0; i < kState; ++i) s.state.push_back(number());
+      for (int i = 0; i < kActions; ++i) s.action.push_back(number());
+      s.reward = static_cast<float>(earned_);
     }
+    return t;
   }
+  std::vector<Trajectory> next(int count) {
+    std::vector<Trajectory> all;
+    for (int i = 0; i < count; ++i) all.push_back(next());
+    return all;
+  }
+  /// What libtorch is given.
+  Sequences sequences(int count) {
+    Sequences s;
+    s.steps = kSteps;
+    s.count = count;
+    s.features = kFeatures;
+    s.lengths.assign(static_cast<std::size_t>(count), kSteps);
+    for (int i = 0; i < kSteps * count * kFeatures; ++i) s.x.push_back(number());
+    return s;
+  }
+
+ private:
+  float number() { return static_cast<float>(random_.uniform(-1, 1)); }
+  Random random_{2};
+  double earned_ = 0;
+};
+
+/// A meta learner through its interface, as a base learner meets it.
+class Meta {
+ public:
+  static Result<Meta> create(const EncoderOptions& encoder, bool training, Trajectories& from) {
+    MetaOptions o;
+    o.encoder = encoder;
+    o.trajectories = kTrajectories;
+    o.initial_trajectories = 0;
+    FLASH_TRY(RlModel model, RlModel::create(o));
+    if (auto ok = model.register_base_learner("resource-limits", kState, kActions); !ok)
+      return std::move(ok).error();
+    model.toggle_meta_model_update(training);
+    if (auto ok = model.insert_traj_samples(from.next(kTrajectories)); !ok) return std::move(ok).error();
+    return Meta(std::move(model), encoder.embedding, from);
+  }
+  /// One trajectory is new, the nineteen others are known: what a running agent does after each episode.
+  void one_new() {
+    const Trajectory fresh = from_->next();
+    (void)model_.insert_traj_samples({&fresh, 1});
+    (void)model_.get_embedding();
+  }
+  void all_new() {
+    model_.switch_pair();
+    (void)model_.insert_traj_samples(all_);
+    (void)model_.get_embedding();
+  }
+  void update() {
+    (void)model_.get_embedding();
+    (void)model_.add_gradient(gradient_);
+    (void)model_.end_episode();
+  }
+
+ private:
+  Meta(RlModel model, int embedding, Trajectories& from)
+      : model_(std::move(model)),
+        gradient_(static_cast<std::size_t>(embedding), 0.01F),
+        from_(&from),
+        all_(from.next(kTrajectories)) {}
+  RlModel model_;
+  std::vector<float> gradient_;
+  Trajectories* from_;
+  std::vector<Trajectory> all_;
 };
 
 Result<json> embeddings(json& updates) {
-  Random random(2);
   EncoderOptions paper, small, set;
   small.hidden = 64;
   small.layers = 1;
@@ -211,53 +199,27 @@ Result<json> embeddings(json& updates) {
   set.kind = EncoderKind::Set;
   set.hidden = 64;
   set.fc = 64;
-  FLASH_TRY(EmbeddingNetwork gru, EmbeddingNetwork::create(paper, kFeatures, kState, random));
-  FLASH_TRY(EmbeddingNetwork gru_small, EmbeddingNetwork::create(small, kFeatures, kState, random));
-  FLASH_TRY(EmbeddingNetwork sets, EmbeddingNetwork::create(set, kFeatures, kState, random));
-  TorchMeta plain(random);
-  const Sequences all = trajectories(random, kTrajectories);
-  double sink = 0;
-  // One trajectory is new, the nineteen others are known: what a running agent does after each episode.
-  EmbeddingNetwork::Kept kept, kept_small;
-  Sequences fresh = all;
-  std::uint64_t next = 1000;
-  const auto one_new = [&](EmbeddingNetwork& network, EmbeddingNetwork::Kept& memory) {
-    fresh.ids[0] = next++;
-    sink += network.embed(fresh, memory).sum().item<double>();
-  };
-  const auto all_anew = [&](EmbeddingNetwork& network) {
-    const c10::AutoGradMode inference(false);
-    const Sequences* one = &all;
-    sink += network.embed({&one, 1}).sum().item<double>();
-  };
-  const auto update = [&](EmbeddingNetwork& network) {
-    const Sequences* one = &all;
-    descend(network.parts(), network.embed({&one, 1}).square().sum());
-  };
-  Contest embedding{{{"one_new", [&] { one_new(gru, kept); }, {}},
-                     {"one_new_small_gru", [&] { one_new(gru_small, kept_small); }, {}},
-                     {"one_new_set", [&] { all_anew(sets); }, {}},
-                     {"libtorch_one_new",
-                      [&] {
-                        const c10::AutoGradMode inference(false);
-                        static const Sequences one = trajectories(random, 1);
-                        sink += plain.embed(one).sum().item<double>();
-                      },
-                      {}},
-                     {"all", [&] { all_anew(gru); }, {}},
-                     {"libtorch_all",
-                      [&] {
-                        const c10::AutoGradMode inference(false);
-                        sink += plain.embed(all).sum().item<double>();
-                      },
-                      {}}}};
+  Trajectories from;
+  FLASH_TRY(Meta gru, Meta::create(paper, false, from));
+  FLASH_TRY(Meta gru_small, Meta::create(small, false, from));
+  FLASH_TRY(Meta sets, Meta::create(set, false, from));
+  plain_torch::MetaLearner plain(paper, kFeatures, 2);
+  const Sequences one = from.sequences(1), all = from.sequences(kTrajectories);
+  Contest embedding{{{"one_new", [&] { gru.one_new(); }, {}},
+                     {"one_new_small_gru", [&] { gru_small.one_new(); }, {}},
+                     {"one_new_set", [&] { sets.one_new(); }, {}},
+                     {"libtorch_one_new", [&] { plain.embed(one); }, {}},
+                     {"all", [&] { gru.all_new(); }, {}},
+                     {"libtorch_all", [&] { plain.embed(all); }, {}}}};
   json out = embedding.medians(kRounds, 1, 1e3);
-  Contest training{{{"gru", [&] { update(gru); }, {}},
-                    {"small_gru", [&] { update(gru_small); }, {}},
-                    {"set", [&] { update(sets); }, {}},
+  FLASH_TRY(Meta training_gru, Meta::create(paper, true, from));
+  FLASH_TRY(Meta training_small, Meta::create(small, true, from));
+  FLASH_TRY(Meta training_set, Meta::create(set, true, from));
+  Contest training{{{"gru", [&] { training_gru.update(); }, {}},
+                    {"small_gru", [&] { training_small.update(); }, {}},
+                    {"set", [&] { training_set.update(); }, {}},
                     {"libtorch", [&] { plain.update(all); }, {}}}};
   updates = training.medians(kRounds, 1, 1e3);
-  out["checksum"] = sink;  // so that nothing is optimised away
   return out;
 }
 
