@@ -99,12 +99,14 @@ Result<ordered_json> measure_sim(const SimOptions& options) {
   double load[3] = {};
   getloadavg(load, 3);
   result["pairs"] = options.pairs;
+  result["pool"] = to_string(options.pool);
   result["seed"] = options.seed;
   result["threads"] = options.threads;
   result["worlds"] = options.worlds;
   result["load_average_before"] = load[0];
   for (Task task : options.tasks) {
-    FLASH_TRY(const Pool pool, make_pool({task, options.pairs, options.seed, options.apps, options.envs}));
+    FLASH_TRY(const Pool pool, make_pool({task, options.pairs, options.seed, options.apps, options.envs,
+                                          RewardKind::Default, options.pool}));
     const std::vector<Pair>& pairs = pool.pairs;
     ordered_json& row = result["tasks"][std::string(to_string(task))];
     row = speed(pairs, options, false);

@@ -67,6 +67,9 @@ std::vector<OptionRow> option_rows(Options& o) {
       {"--seed", "S", "of pool and training (default 1)", integer_into(o.pool.seed, 0, UINT64_MAX)});
   rows.push_back({"--apps", "FILE", "pool of applications instead of drawn ones", text_into(o.pool.apps)});
   rows.push_back({"--envs", "FILE", "pool of environments instead of drawn ones", text_into(o.pool.envs)});
+  rows.push_back({"--pool", "KIND",
+                  "of what is drawn: drawn (default), or hidden: pairs differ in what the state cannot tell",
+                  parsed_into<PoolKind>(o.pool.kind, parse_pool_kind)});
   rows.push_back({"--conditioning", "KIND", "embedding (default), none, or given: the true parameters",
                   parsed_into<Conditioning>(o.imitation.conditioning, parse_conditioning)});
   rows.push_back({"--rounds", "N", "of acting and learning (default 10)",
@@ -120,6 +123,7 @@ int run(const Options& o) {
   }
   nlohmann::ordered_json out = {{"tool", "flash-pretrain"},
                                 {"task", to_string(o.pool.task)},
+                                {"pool", to_string(o.pool.kind)},
                                 {"pairs", pool->pairs.size()},
                                 {"seed", o.pool.seed},
                                 {"conditioning", to_string(o.imitation.conditioning)},

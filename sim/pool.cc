@@ -1,15 +1,19 @@
 #include "sim/pool.h"
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "core/random.h"
 #include "workloads/application.h"
 
 namespace flash {
 namespace {
 
 constexpr std::uintmax_t kMostBytes = 256ULL << 20;
+constexpr std::uint64_t kHiddenEnvironment = 1, kHiddenApplication = 2;  // streams of chance
 
 Result<std::string> read_pool(const std::string& path) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
@@ -37,13 +41,57 @@ Result<std::vector<Environment>> environments_of(const PoolOptions& o) {
   return parse_environments(text, o.envs);
 }
 
+double log_uniform(Random& random, double low, double high) {
+  return low * std::exp(random.uniform() * std::log(high / low));
+}
+
+/// PoolKind::Hidden of environments: how much of the work waits for cycles differs.
+void hide(Environment& e, Random random) {
+  e.cycles_factor *= log_uniform(random, 0.6, 1.6);
+  e.stall_factor *= log_uniform(random, 0.4, 2.5);
+}
+
+/// PoolKind::Hidden of applications, on the environment where it will run: about as busy as any other, so
+/// that CPU use says little, and the rest from wide ranges.
+void hide(Application& a, const Environment& e, Random random) {
+  a.service_cv = log_uniform(random, 0.05, 1.5);
+  a.burst = random.uniform() < 0.3 ? 1 : log_uniform(random, 1.5, 30);
+  a.memory_per_request_kib = log_uniform(random, 16, 8192);
+  const RequestCost cost = request_cost(a);
+  const double cpu_s = cost.cycles * e.cycles_factor / 1000 / e.top_khz() + cost.stall_s * e.stall_factor;
+  const double own_s = cpu_s + cost.off_cpu_s, parallel = std::min<double>(a.workers, e.cores);
+  const double usual_s = own_s * (1 + 2.33 * a.service_cv) + (a.burst - 1) * 2 * own_s / parallel;
+  a.slo_p99_ms = std::max(5.0, 1000 * usual_s * log_uniform(random, 1.2, 8));
+  const double most = random.uniform(0.25, 0.5) * std::min(a.workers / own_s, e.cores / cpu_s);
+  const double least = most / random.uniform(1.1, 1.8), period_s = log_uniform(random, 40, 300);
+  a.trace = "sine:" + number_text(least) + "," + number_text(most) + "," + number_text(period_s);
+}
+
 }  // namespace
 
+std::string_view to_string(PoolKind kind) {
+  return kind == PoolKind::Hidden ? "hidden" : "drawn";
+}
+
+Parsed<PoolKind> parse_pool_kind(std::string_view text) {
+  for (const PoolKind kind : {PoolKind::Drawn, PoolKind::Hidden})
+    if (text == to_string(kind)) return kind;
+  return UsageError{"unknown pool '" + std::string(text) + "' (drawn, hidden)"};
+}
+
 Result<Pool> make_pool(const PoolOptions& o) {
-  FLASH_TRY(const std::vector<Application> applications, applications_of(o));
-  FLASH_TRY(const std::vector<Environment> environments, environments_of(o));
+  FLASH_TRY(std::vector<Application> applications, applications_of(o));
+  FLASH_TRY(std::vector<Environment> environments, environments_of(o));
   if (applications.empty()) return Error(std::errc::invalid_argument, o.apps + ": no application in it");
   if (environments.empty()) return Error(std::errc::invalid_argument, o.envs + ": no environment in it");
+  const bool hidden = o.kind == PoolKind::Hidden;
+  if (hidden && o.envs.empty())
+    for (std::size_t i = 0; i < environments.size(); ++i)
+      hide(environments[i], Random(o.seed).fork(i).fork(kHiddenEnvironment));
+  if (hidden && o.apps.empty())
+    for (std::size_t i = 0; i < applications.size(); ++i)
+      hide(applications[i], environments[i % environments.size()],
+           Random(o.seed).fork(i).fork(kHiddenApplication));
   Pool pool;
   pool.pairs.reserve(o.pairs);
   for (std::size_t i = 0; i < o.pairs; ++i) {
@@ -52,6 +100,9 @@ Result<Pool> make_pool(const PoolOptions& o) {
     PairOptions options;
     options.task = o.task;
     options.reward = o.reward;
+    // With instructions counted, the reward's elasticity of speed would be in the state, and RAPL tells of
+    // the power curve.
+    if (hidden) options.instruction_counter = options.rapl = false;
     FLASH_TRY(Pair pair, Pair::make(application, environment, options));
     pool.pairs.push_back(std::move(pair));
   }

@@ -5,12 +5,24 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/result.h"
 #include "sim/pair.h"
+#include "workloads/command_line.h"
 
 namespace flash {
+
+/// What is drawn.
+enum class PoolKind : std::uint8_t {
+  Drawn,   // the generators' applications and environments as they are
+  Hidden,  // the same, but pairs look alike from second to second and differ in what only their past tells:
+           // how the frequency speeds them up, how far the objective is, tails and bursts, memory per
+           // request. docs/SIMULATOR.md has the ranges
+};
+std::string_view to_string(PoolKind kind);  // "drawn", "hidden"
+Parsed<PoolKind> parse_pool_kind(std::string_view text);
 
 struct PoolOptions {
   Task task = Task::ResourceLimits;
@@ -19,6 +31,7 @@ struct PoolOptions {
   // Files of pools (workloads/application.h, sim/environment.h); empty: drawn by seed.
   std::string apps, envs;
   RewardKind reward = RewardKind::Default;
+  PoolKind kind = PoolKind::Drawn;  // of what is drawn; files are taken as they are
 };
 
 struct Pool {

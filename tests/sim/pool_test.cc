@@ -1,0 +1,98 @@
+// Pools: drawn, hidden, from files.
+#include "sim/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "sim/world.h"
+
+namespace flash {
+namespace {
+
+Pool pool_of(PoolOptions options) {
+  auto pool = make_pool(options);
+  EXPECT_TRUE(pool) << pool.error().message();
+  return std::move(*pool);
+}
+
+PoolOptions hidden(Task task, std::uint64_t seed = 3) {
+  return {.task = task, .pairs = 40, .seed = seed, .kind = PoolKind::Hidden};
+}
+
+TEST(HiddenPool, IsTheSameForTheSameSeed) {
+  const Pool a = pool_of(hidden(Task::CpuFrequency)), b = pool_of(hidden(Task::CpuFrequency)),
+             c = pool_of(hidden(Task::CpuFrequency, 4));
+  for (std::size_t i = 0; i < a.pairs.size(); ++i) {
+    EXPECT_TRUE(std::ranges::equal(a.pairs[i].true_params(), b.pairs[i].true_params()));
+    EXPECT_FALSE(std::ranges::equal(a.pairs[i].true_params(), c.pairs[i].true_params()));
+  }
+}
+
+TEST(HiddenPool, PairsAreAboutEquallyBusyAndDifferInWhatOnlyTheirPastTells) {
+  const Pool pool = pool_of(hidden(Task::ResourceLimits));
+  const auto spread = [&](auto value) {
+    double least = 1e300, most = -1e300;
+    for (const Pair& p : pool.pairs) {
+      least = std::min(least, static_cast<double>(value(p)));
+      most = std::max(most, static_cast<double>(value(p)));
+    }
+    return std::pair(least, most);
+  };
+  const auto busy = spread([](const Pair& p) {
+    double sum = 0;
+    for (int t = 0; t < 600; ++t) sum += p.rate_at(t) / 600;
+    const double service = p.service_s(p.environment().top_khz());
+    return sum * std::max(service / p.parameters().cores,
+                          (service + p.parameters().off_cpu_s) / p.parameters().workers);
+  });
+  EXPECT_GT(busy.first, 0.1);
+  EXPECT_LT(busy.second, 0.55);
+  const auto sensitivity = spread([](const Pair& p) { return p.true_params()[0]; });
+  EXPECT_LT(sensitivity.first, 0);
+  EXPECT_GT(sensitivity.second, 0.8);
+  const auto burst = spread([](const Pair& p) { return p.parameters().burst; });
+  EXPECT_EQ(burst.first, 1);
+  EXPECT_GT(burst.second, 15);
+  const auto room = spread([](const Pair& p) { return p.parameters().per_request_bytes; });
+  EXPECT_GT(room.second / room.first, 100);
+}
+
+TEST(HiddenPool, TheStateDoesNotTellWhatTheFrequencyGains) {
+  const Pool pool = pool_of(hidden(Task::CpuFrequency));
+  for (const Pair& p : pool.pairs) {
+    World world;
+    world.reset(p, 100, 1);
+    EXPECT_EQ(world.state()[0], 0);
+    EXPECT_EQ(world.state()[1], 0);
+    EXPECT_FLOAT_EQ(world.state()[6], static_cast<float>(kUnknownElasticity));
+  }
+}
+
+TEST(HiddenPool, TakesFilesAsTheyAre) {
+  const std::string path = testing::TempDir() + "flashd-hidden-pool.json";
+  std::ofstream(path) << to_json_text(generate_applications(3, 9));
+  PoolOptions options = hidden(Task::ResourceLimits);
+  options.apps = path;
+  options.pairs = 3;
+  const Pool read = pool_of(options);
+  const auto written = generate_applications(3, 9);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(read.pairs[i].application().trace, written[i].trace);
+    EXPECT_EQ(read.pairs[i].application().burst, written[i].burst);
+  }
+  std::remove(path.c_str());
+}
+
+TEST(PoolKind, IsReadByItsName) {
+  EXPECT_EQ(std::get<PoolKind>(parse_pool_kind("hidden")), PoolKind::Hidden);
+  EXPECT_EQ(std::get<PoolKind>(parse_pool_kind("drawn")), PoolKind::Drawn);
+  EXPECT_TRUE(std::holds_alternative<UsageError>(parse_pool_kind("Hidden")));
+}
+
+}  // namespace
+}  // namespace flash
