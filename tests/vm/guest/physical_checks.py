@@ -32,9 +32,9 @@ def khz() -> int:
     return int(read(POLICY / "scaling_cur_freq"))
 
 
-def _settings(slo: float) -> dict:
+def _settings(slo: float, mode: str = "control") -> dict:
     return {
-        "period_s": 1.0, "mode": "control", "episode_steps": 20,
+        "period_s": 1.0, "mode": mode, "episode_steps": 20,
         "rules": {
             "web": None, "scope": None, "direct": None,
             "cpus": {"task": "cpu-frequency", "select": {"cpus": str(CPU)},
@@ -73,7 +73,7 @@ def encoder_alone(work: int, physical_cpus=tuple(range(os.cpu_count()))):
         output("systemctl", "start", "web", "web-clients")
 
 
-@check("physical.frequency-follows-slo", seconds=170,
+@check("physical.frequency-follows-slo", seconds=190,
        needs=("world.services-run", "rig.speed-follows-frequency"))
 def physical_loop():
     with encoder_alone(WORK):
@@ -118,6 +118,10 @@ def _moves() -> list[int]:
 
 
 def _loop() -> str:
+    # Speeds are measured under a flashd that only observes: what its ticks take from the encoder's processor is so much
+    # per second, which weighs three times as much at 1 GHz as at 3 GHz.
+    flashd.configure(_settings(1, "observe"))
+    output("systemctl", "restart", "flashd")
     write(POLICY / "scaling_setspeed", 3000000)
     time.sleep(1)
     fastest, _ = _steady_rate()
@@ -126,8 +130,10 @@ def _loop() -> str:
     write(POLICY / "scaling_setspeed", 1000000)
     time.sleep(1)
     slowest, _ = _steady_rate()
-    # A frame has a part that does not shrink with its weight: lighter ones have their own speed at 3 GHz.
+    # A frame has a part that does not shrink with its weight: lighter ones have their own speeds.
     world.set_load("encoder", int(WORK * LIGHTER))
+    time.sleep(1)
+    slowest_lighter, _ = _steady_rate()
     write(POLICY / "scaling_setspeed", 3000000)
     time.sleep(1)
     fastest_lighter, _ = _steady_rate()
@@ -152,13 +158,15 @@ def _loop() -> str:
     require(lowered < 0.8 * raised, f"{lowered} kHz after {raised}")
     require(at_lowered >= 0.95 * slo, f"lowered too far: {at_lowered:.1f} of {slo}")
 
-    # The measured speed follows: frames of one weight come in proportion to the frequency.
-    for seen, frequency, at_3_ghz in ((slowest, 1000000, fastest), (at_raised, raised, fastest),
-                                      (at_lowered, lowered, fastest_lighter)):
-        expected = at_3_ghz * frequency / 3000000
-        require(abs(seen / expected - 1) < 0.25, f"{seen:.1f} frames/s at {frequency} kHz, where "
-                f"{at_3_ghz:.1f} at 3 GHz promises {expected:.1f}")
+    # The measured speed follows: on the line between what was measured at 1 and at 3 GHz.
+    for seen, frequency, at_1_ghz, at_3_ghz in ((at_raised, raised, slowest, fastest),
+                                                (at_lowered, lowered, slowest_lighter, fastest_lighter)):
+        expected = at_1_ghz + (at_3_ghz - at_1_ghz) * (frequency - 1000000) / 2000000
+        require(abs(seen / expected - 1) < 0.25, f"{seen:.1f} frames/s at {frequency} kHz, where {at_1_ghz:.1f} at 1 GHz "
+                f"and {at_3_ghz:.1f} at 3 GHz promise {expected:.1f}")
+    for low, high in ((slowest, fastest), (slowest_lighter, fastest_lighter)):
+        require(abs(3 * low / high - 1) < 0.25, f"{low:.1f} frames/s at 1 GHz, {high:.1f} at 3 GHz")
     return (f"SLO {slo} frames/s: {fastest:.1f} at 3.0 GHz ({fastest_lighter:.1f} lighter ones), "
-            f"{slowest:.1f} at 1.0 GHz, held after {reached:.1f} s, then "
+            f"{slowest:.1f} at 1.0 GHz ({slowest_lighter:.1f}), held after {reached:.1f} s, then "
             f"{raised / 1e6:.2f} GHz in the mean with {at_raised:.1f}; lighter frames: {lowered / 1e6:.2f} GHz "
             f"with {at_lowered:.1f}; P-states in MHz {_moves()[first:]}")

@@ -68,8 +68,7 @@ def encode(path: str) -> None:
         frames += 1
         uncounted += 1
         now = time.monotonic()
-        # As StatsD clients do, several at once: a datagram wakes the daemon, and translated that costs a third of a
-        # light frame.
+        # As StatsD clients do, several at once: a datagram wakes the daemon.
         if now - counted >= 0.1:
             statsd.send(f"encoder.requests:{uncounted}|c|#app:encoder")
             uncounted, counted = 0, now
