@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/program.h"
 #include "core/result.h"
 #include "core/target.h"
 #include "workloads/command_line.h"
@@ -46,12 +47,20 @@ std::function<Applied(std::string_view)> task_into(Task& out);
 /// Says on stderr why something could not be measured; kExitFailure.
 int failed(const Error& error);
 
+/// What a result has to say beside its figures: "command" and "hardware".
+template <class Json>
+Json with_provenance(Json measured) {
+  measured["command"] = command_line();
+  measured["hardware"] = hardware();
+  return measured;
+}
+
 /// Prints what was measured: as JSON, or as print(json) does.
 template <class Json, class Print>
 int print_measured(const Result<Json>& measured, bool as_json, Print&& print) {
   if (!measured) return failed(measured.error());
   if (as_json)
-    std::puts(measured->dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(with_provenance(*measured).dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   else
     print(*measured);
   return 0;

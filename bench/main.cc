@@ -14,6 +14,7 @@
 #include "bench/commands.h"
 #include "bench/daemon_bench.h"
 #include "bench/program.h"
+#include "bench/report.h"
 #include "bench/sim_bench.h"
 #include "bench/tick_bench.h"
 
@@ -29,6 +30,7 @@ struct Arguments {
   DaemonOptions daemon;
   SimOptions sim;
   CalibrateSimOptions calibrate;
+  ReportOptions report;
   bool soak = false;
   bool json = false;
   std::uint64_t ticks = 0;  // 0: as many as the kind of run asks for
@@ -121,7 +123,7 @@ int tick(Arguments& a) {
     }
     runs.push_back(*std::move(measured));
   }
-  if (a.json) std::puts((runs.size() == 1 ? runs[0] : json{{"runs", runs}}).dump(2).c_str());
+  if (a.json) std::puts(with_provenance(runs.size() == 1 ? runs[0] : json{{"runs", runs}}).dump(2).c_str());
   return status;
 }
 
@@ -175,6 +177,19 @@ std::vector<OptionRow> calibrate_rows(Arguments& a) {
           json_row(a)};
 }
 
+std::vector<OptionRow> report_rows(Arguments& a) {
+  return {{"--from", "DIR", "results to read: what --json printed, as NAME.json or NAME-TASK.json",
+           text_into(a.report.from)},
+          {"--out", "FILE", "the page (default flash-bench-report.html)", text_into(a.report.out)},
+          {"--quick", "", "first makes what is not in DIR, by quick forms (default without --from)",
+           flag_into(a.report.quick)}};
+}
+
+int report(const Arguments& a) {
+  const auto written = write_report(a.report);
+  return written ? 0 : failed(written.error());
+}
+
 /// These link libtorch, this program does not: so that it can be installed without.
 struct Delegated {
   std::string_view name, help;
@@ -221,6 +236,7 @@ int run(char** argv, std::span<const std::string_view> words) {
       {"calibrate", "the simulator against real runs of flash-workload under CPU limits (root)",
        calibrate_rows(a),
        [&a] { return print_measured(calibrate_sim(a.calibrate), a.json, print_keys<ordered_json>); }},
+      {"report", "one HTML page of the experiments' results", report_rows(a), [&a] { return report(a); }},
   };
   if (words.empty()) return wrong_usage("no command given", kHint);
   if (words[0] == "--help" || words[0] == "-h") {

@@ -22,6 +22,7 @@ constexpr std::uint64_t kMostSeed = 1ULL << 40;
 struct Arguments {
   RcsOptions rcs;
   AdaptOptions adapt;
+  bool quick_overhead = false;
   bool json = false;
 };
 
@@ -107,8 +108,7 @@ void print_overhead(const json& r) {
   for (const char* part : {"decision_us", "embedding_ms", "update_ms"}) {
     std::printf("\n%s\n", part);
     for (const auto& [name, value] : r[part].items())
-      if (value.is_number())
-        std::printf("  %-20s %10.3f\n", name.c_str(), value.get<double>());
+      if (value.is_number()) std::printf("  %-20s %10.3f\n", name.c_str(), value.get<double>());
   }
   std::printf("\nan embedding of 32 adds %.1f %% to a decision, libtorch's %.1f %%\n",
               r["decision_us"]["added_pct"]["32"].get<double>(),
@@ -124,8 +124,8 @@ int run(const std::vector<std::string_view>& words) {
        [&a] { return rcs(a); }},
       {"overhead",
        "what FLASH adds to a decision and to training (its Table 3)",
-       {json_row(a)},
-       [&a] { return print_measured(measure_overhead(), a.json, print_overhead); }},
+       {{"--quick", "", "a third of the rounds", flag_into(a.quick_overhead)}, json_row(a)},
+       [&a] { return print_measured(measure_overhead(a.quick_overhead), a.json, print_overhead); }},
   };
   if (words.empty()) return wrong_usage("no command given", "flash-bench --help");
   return run_command(commands, words, "flash-bench " + std::string(words[0]) + " --help");

@@ -10,6 +10,7 @@ namespace flash::bench {
 
 /// {"decision_us", "embedding_ms", "update_ms"}: medians of CPU time of one thread, ours and plain
 /// libtorch's.
-Result<nlohmann::json> measure_overhead();
+/// `quick`: of three rounds instead of nine.
+Result<nlohmann::json> measure_overhead(bool quick);
 
 }  // namespace flash::bench

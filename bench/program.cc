@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -35,7 +37,8 @@ Usage usage_of(pid_t pid) {
   return u;
 }
 
-Result<Program> Program::start(const std::vector<std::string>& words, const std::string& log) {
+Result<Program> Program::start(const std::vector<std::string>& words, const std::string& log,
+                               const std::string& errors) {
   std::vector<char*> argv;
   for (const auto& w : words) argv.push_back(const_cast<char*>(w.c_str()));
   argv.push_back(nullptr);
@@ -45,7 +48,7 @@ Result<Program> Program::start(const std::vector<std::string>& words, const std:
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     dup2(out, STDOUT_FILENO);
-    dup2(out, STDERR_FILENO);
+    dup2(errors.empty() ? out : open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
     execv(argv[0], argv.data());
     _exit(127);
   }
@@ -77,6 +80,13 @@ int Program::stop() {
   return status_;
 }
 
+int Program::wait() {
+  while (pid_ != 0 && waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = 0;
+  return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+}
+
 std::string last_words(const std::string& log) {
   std::ifstream in(log);
   std::string line, all;
@@ -88,6 +98,31 @@ std::string beside_or(const std::string& name, const std::string& installed) {
   std::error_code error;
   const auto beside = std::filesystem::read_symlink("/proc/self/exe", error).replace_filename(name);
   return std::filesystem::exists(beside, error) ? beside.string() : installed;
+}
+
+std::string hardware() {
+  std::ifstream cpus("/proc/cpuinfo");
+  std::string model = "unknown CPU";
+  for (std::string line; std::getline(cpus, line);)
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
+      model = line.substr(line.find(": ") + 2);
+      break;
+    }
+  utsname kernel{};
+  uname(&kernel);
+  double load = 0;
+  char digits[32] = "unknown";
+  if (getloadavg(&load, 1) == 1) std::snprintf(digits, sizeof digits, "%.1f", load);
+  return model + ", " + std::to_string(std::thread::hardware_concurrency()) + " CPUs, " + kernel.sysname +
+         " " + kernel.release + " " + kernel.machine + ", load average " + digits;
+}
+
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string all = "flash-bench", word;
+  std::getline(file, word, '\0');
+  while (std::getline(file, word, '\0')) all += " " + word;
+  return all;
 }
 
 }  // namespace flash::bench

@@ -23,8 +23,10 @@ Usage usage_of(pid_t pid);
 /// A started program that does not outlive us.
 class Program {
  public:
-  /// words[0] is its path; what it prints goes to the file `log`.
-  static Result<Program> start(const std::vector<std::string>& words, const std::string& log);
+  /// words[0] is its path; what it prints goes to the file `log`, its errors to `errors` if that is not
+  /// empty.
+  static Result<Program> start(const std::vector<std::string>& words, const std::string& log,
+                               const std::string& errors = "");
   Program(Program&& o) noexcept;
   Program& operator=(Program&&) = delete;
   ~Program();
@@ -33,6 +35,8 @@ class Program {
   bool running();
   /// SIGTERM, after 10 s SIGKILL. Returns its wait status.
   int stop();
+  /// Waits for its end. Returns its exit status; 128 and more: a signal.
+  int wait();
 
  private:
   explicit Program(pid_t pid) : pid_(pid) {}
@@ -45,5 +49,10 @@ std::string last_words(const std::string& log);
 
 /// `name` beside this program if it is there, else `installed`.
 std::string beside_or(const std::string& name, const std::string& installed);
+
+/// What this machine is, read now: CPU model, CPUs, kernel, load average.
+std::string hardware();
+/// How this process was called, as "flash-bench adapt --json".
+std::string command_line();
 
 }  // namespace flash::bench

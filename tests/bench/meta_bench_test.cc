@@ -85,7 +85,7 @@ TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
 }
 
 TEST_F(MetaBench, OverheadHasLibtorchBesideEach) {
-  const auto run = run_bench("overhead --json");
+  const auto run = run_bench("overhead --quick --json");
   ASSERT_EQ(run.status, 0) << run.text;
   EXPECT_LT(run.json["decision_us"]["with_32"], 2 * run.json["decision_us"]["without"].get<double>());
   for (const auto& [ours, plain] :

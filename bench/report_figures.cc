@@ -1,0 +1,617 @@
+#include "bench/report_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "bench/svg.h"
+
+namespace flash::bench {
+namespace {
+
+using Members = std::vector<std::pair<std::string, Value>>;
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+std::string cell(const Interval& i) {
+  if (!std::isfinite(i.mean)) return "-";
+  if (!(i.hi > i.lo)) return digits(i.mean);
+  return digits(i.mean) + " [" + digits(i.lo) + ", " + digits(i.hi) + "]";
+}
+
+/// One measure of several ways, as a bar each.
+struct Measure {
+  const char* key;
+  const char* title;  // of the axis, with its unit
+  const char* caption;
+};
+
+/// "a/b": b in a; nothing where either is not there.
+std::optional<Value> inner(const Value& from, std::string_view path) {
+  const auto slash = path.find('/');
+  const auto value = from.find(std::string(path.substr(0, slash)));
+  if (!value || slash == std::string_view::npos) return value;
+  return inner(*value, path.substr(slash + 1));
+}
+
+/// Of ways {NAME: {KEY: interval}}: a picture per measure that any of them has, the table of all at the last.
+Result<std::vector<Figure>> bars_of(const Value& ways, std::span<const Measure> measures) {
+  FLASH_TRY(const Members all, ways.members());
+  std::vector<Figure> out;
+  Table table{{""}, {}};
+  for (const auto& [name, way] : all) table.rows.push_back({name});
+  for (const Measure& m : measures) {
+    BarChart chart{m.caption, m.title, {}, {""}, {}, std::nullopt};
+    std::vector<std::string> column;
+    for (const auto& [name, way] : all) {
+      Interval i{kNone, kNone, kNone};
+      if (const auto value = inner(way, m.key)) {
+        FLASH_TRY(i, value->interval());
+      }
+      column.push_back(cell(i));
+      if (!std::isfinite(i.mean)) continue;
+      chart.groups.push_back(name);
+      chart.values.push_back({i});
+    }
+    if (chart.groups.empty()) continue;
+    table.head.push_back(m.title);
+    for (std::size_t r = 0; r < column.size(); ++r) table.rows[r].push_back(column[r]);
+    out.push_back({m.caption, svg(chart), {}});
+  }
+  if (!out.empty()) out.back().table = std::move(table);
+  return out;
+}
+
+/// Of {GROUP: {SERIES: {KEY: interval}}} (key empty: {SERIES: interval}).
+Result<Figure> grouped(const Value& groups, const std::string& key, const std::string& title,
+                       std::string caption) {
+  FLASH_TRY(const Members all, groups.members());
+  BarChart chart{caption, title, {}, {}, {}, std::nullopt};
+  std::vector<std::map<std::string, Interval>> found;
+  for (const auto& [group, value] : all) {
+    FLASH_TRY(const Members ways, value.members());
+    auto& row = found.emplace_back();
+    for (const auto& [name, way] : ways) {
+      const auto at = key.empty() ? std::optional<Value>(way) : way.find(key);
+      if (!at || (key.empty() && !at->is_object())) continue;
+      FLASH_TRY(row[name], at->interval());
+      if (std::find(chart.series.begin(), chart.series.end(), name) == chart.series.end())
+        chart.series.push_back(name);
+    }
+    chart.groups.push_back(group);
+  }
+  Table table{{""}, {}};
+  table.head.insert(table.head.end(), chart.series.begin(), chart.series.end());
+  for (std::size_t g = 0; g < chart.groups.size(); ++g) {
+    auto& row = table.rows.emplace_back();
+    row.push_back(chart.groups[g]);
+    auto& values = chart.values.emplace_back();
+    for (const std::string& name : chart.series) {
+      const auto it = found[g].find(name);
+      values.push_back(it == found[g].end() ? Interval{kNone, kNone, kNone} : it->second);
+      row.push_back(cell(values.back()));
+    }
+  }
+  return Figure{std::move(caption), svg(chart), std::move(table)};
+}
+
+/// Of {NAME: [number or interval by step]}: a line each, `first` being the first step's place.
+Result<Figure> lines(const Members& curves, double first, const std::string& x_title,
+                     const std::string& y_title, std::string caption) {
+  XyChart chart;
+  chart.title = caption;
+  chart.x_title = x_title;
+  chart.y_title = y_title;
+  Table table{{"", "first", "a quarter", "half", "last"}, {}};
+  for (const auto& [name, value] : curves) {
+    FLASH_TRY(const std::vector<Interval> steps, value.intervals());
+    if (steps.empty()) continue;
+    Series s;
+    s.name = name;
+    bool band = false;
+    for (std::size_t k = 0; k < steps.size(); ++k) {
+      s.x.push_back(first + static_cast<double>(k));
+      s.y.push_back(steps[k].mean);
+      s.lo.push_back(steps[k].lo);
+      s.hi.push_back(steps[k].hi);
+      band = band || steps[k].hi > steps[k].lo;
+    }
+    if (!band) s.lo.clear(), s.hi.clear();
+    const std::size_t n = steps.size();
+    table.rows.push_back(
+        {name, cell(steps[0]), cell(steps[(n - 1) / 4]), cell(steps[(n - 1) / 2]), cell(steps[n - 1])});
+    chart.series.push_back(std::move(s));
+  }
+  return Figure{std::move(caption), svg(chart), std::move(table)};
+}
+
+/// Of a list of objects: a row each, the columns by path.
+Result<Table> rows_of(const Value& list, std::span<const std::pair<const char*, const char*>> columns) {
+  FLASH_TRY(const Members all, list.members());
+  Table table;
+  for (const auto& [path, title] : columns) table.head.emplace_back(title);
+  for (const auto& [index, row] : all) {
+    auto& cells = table.rows.emplace_back();
+    for (const auto& [path, title] : columns) {
+      Interval i{kNone, kNone, kNone};
+      if (const auto value = inner(row, path)) {
+        FLASH_TRY(i, value->interval());
+      }
+      cells.push_back(cell(i));
+    }
+  }
+  return table;
+}
+
+/// The differences {NAME: interval}: is the interval on one side of zero?
+Result<void> add_differences(Figures& out, const Value& result, const std::string& key,
+                             const std::string& title, const std::string& caption) {
+  const auto found = result.find(key);
+  if (!found) return {};
+  FLASH_TRY(const Members all, found->members());
+  BarChart chart{caption, title, {}, {""}, {}, std::nullopt};
+  Table table{{"", title, "excludes zero"}, {}};
+  for (const auto& [name, value] : all) {
+    FLASH_TRY(const Interval i, value.interval());
+    chart.groups.push_back(name);
+    chart.values.push_back({i});
+    table.rows.push_back({name, cell(i), i.lo > 0 || i.hi < 0 ? "yes" : "no"});
+  }
+  if (!all.empty()) out.figures.push_back({caption, svg(chart), std::move(table)});
+  return {};
+}
+
+Result<void> add_shown(Figures& out, const Value& result) {
+  const auto found = result.find("must_show");
+  if (!found) return {};
+  FLASH_TRY(const Members all, found->members());
+  for (const auto& [name, value] : all) {
+    if (!value.is_boolean()) return value.wrong("neither true nor false");
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    out.shown.push_back({words, value.is_true()});
+  }
+  return {};
+}
+
+void append(Figures& out, std::vector<Figure> more) {
+  for (Figure& f : more) out.figures.push_back(std::move(f));
+}
+
+// --- one function per experiment
+// ----------------------------------------------------------------------------
+
+Result<Figures> adapt(const Value& r) {
+  constexpr Measure kMeasures[] = {
+      {"score", "score: 0 random, 1 oracle",
+       "Score after adaptation, (R - R_random) / (R_oracle - R_random)."},
+      {"score_before", "score: 0 random, 1 oracle", "Score before any adaptation."},
+      {"reward_drop_pct", "reward drop, % of converged",
+       "Reward lost to the converged agent without retraining."},
+      {"episodes_to_converge", "episodes",
+       "Episodes until all evaluations stay within 95 % of the reference."},
+      {"adaptation/utilization", "utilisation, share", "Utilisation during adaptation."},
+      {"adaptation/slo_preservation", "SLO preservation", "SLO preservation during adaptation."},
+      {"reward", "reward per step", "Reward after adaptation."}};
+  Figures out;
+  FLASH_TRY(const Value methods, r.at("methods"));
+  if (const auto curves = r.find("curves")) {
+    FLASH_TRY(const Members all, curves->members());
+    FLASH_TRY(Figure f, lines(all, 0, "episodes of adaptation", "score",
+                              "Score from episode to episode (FLASH Figs. 8 and 9)."));
+    out.figures.push_back(std::move(f));
+  }
+  FLASH_TRY(auto bars, bars_of(methods, kMeasures));
+  append(out, std::move(bars));
+  if (auto ok = add_differences(out, r, "gain", "reward per step", "Differences, pair by pair."); !ok)
+    return std::move(ok).error();
+  if (auto ok = add_differences(out, r, "speed_up_over_tl", "times",
+                                "How many times faster than transfer learning the adaptation is.");
+      !ok)
+    return std::move(ok).error();
+  return out;
+}
+
+Result<Figures> characterize(const Value& r) {
+  Figures out;
+  FLASH_TRY(const Value changes, r.at("changes"));
+  FLASH_TRY(Figure drops, grouped(changes, "reward_drop_pct", "reward drop, % of converged",
+                                  "Reward lost when the pair changes and nothing is retrained."));
+  out.figures.push_back(std::move(drops));
+  if (const auto cdf = r.find("cdf")) {
+    FLASH_TRY(const Members all, cdf->members());
+    for (const auto& [change, ways] : all) {
+      FLASH_TRY(const Members curves, ways.members());
+      XyChart chart;
+      std::string words = change;
+      std::replace(words.begin(), words.end(), '_', ' ');
+      const std::string caption = "Distribution of the drop over trials: " + words + ".";
+      chart.title = caption;
+      chart.x_title = "reward drop, % of converged";
+      chart.y_title = "share of trials with at most this drop";
+      Table table{{"", "trials", "median", "90 %", "largest"}, {}};
+      for (const auto& [name, value] : curves) {
+        FLASH_TRY(std::vector<double> drop, value.numbers());
+        std::erase_if(drop, [](double v) { return !std::isfinite(v); });
+        std::sort(drop.begin(), drop.end());
+        if (drop.empty()) continue;
+        Series s;
+        s.name = name;
+        s.steps = true;
+        const auto n = static_cast<double>(drop.size());
+        for (std::size_t k = 0; k < drop.size(); ++k) {
+          s.x.push_back(drop[k]);
+          s.y.push_back((static_cast<double>(k) + 1) / n);
+        }
+        const auto at = [&](double q) { return digits(drop[static_cast<std::size_t>(q * (n - 1))]); };
+        table.rows.push_back({name, digits(n), at(0.5), at(0.9), at(1)});
+        chart.series.push_back(std::move(s));
+      }
+      chart.y_low = 0;
+      chart.y_high = 1;
+      out.figures.push_back({caption, svg(chart), std::move(table)});
+    }
+  }
+  if (const auto updates = r.find("updates")) {
+    FLASH_TRY(Figure f, grouped(*updates, "reward_drop_pct", "reward drop, % of converged",
+                                "By kind of update (AWARE 2.3)."));
+    out.figures.push_back(std::move(f));
+  }
+  return out;
+}
+
+constexpr Measure kLived[] = {{"loss_pct", "reward lost, % of converged",
+                               "Reward lost to an agent that converged on the updated pair."},
+                              {"violations_pct", "seconds with SLO violated, %", "SLO violations."},
+                              {"cpu_utilization", "CPU utilisation, share", "CPU utilisation."},
+                              {"memory_utilization", "memory utilisation, share", "Memory utilisation."},
+                              {"frequency", "frequency, place in its range", "Frequency."},
+                              {"reward", "reward per step", "Reward."}};
+
+Result<Figures> bootstrap(const Value& r) {
+  Figures out;
+  FLASH_TRY(const Value methods, r.at("methods"));
+  FLASH_TRY(auto bars, bars_of(methods, kLived));
+  append(out, std::move(bars));
+  if (const auto curves = r.find("curves"))
+    for (const Measure& m : kLived) {
+      FLASH_TRY(const Members all, curves->members());
+      Members of;
+      for (const auto& [name, keys] : all)
+        if (const auto curve = keys.find(m.key)) of.emplace_back(name, *curve);
+      if (of.empty()) continue;
+      FLASH_TRY(Figure f, lines(of, 1, "episode of training", m.title,
+                                std::string(m.caption) + " From episode to episode (AWARE Fig. 10)."));
+      out.figures.push_back(std::move(f));
+    }
+  if (const auto against = r.find("against_rule")) {
+    FLASH_TRY(auto more, bars_of(*against, kLived));
+    for (Figure& f : more) f.caption = "Against the rules, pair by pair: " + f.caption;
+    append(out, std::move(more));
+  }
+  if (auto ok = add_shown(out, r); !ok) return std::move(ok).error();
+  return out;
+}
+
+Result<Figures> serve(const Value& r) {
+  Figures out;
+  FLASH_TRY(const Value methods, r.at("methods"));
+  FLASH_TRY(auto bars, bars_of(methods, kLived));
+  append(out, std::move(bars));
+  if (const auto curves = r.find("curves")) {
+    FLASH_TRY(const Members all, curves->members());
+    FLASH_TRY(Figure f, lines(all, 1, "episodes since the update", "reward per step",
+                              "Reward after an update (AWARE Fig. 9)."));
+    out.figures.push_back(std::move(f));
+  }
+  if (const auto updates = r.find("by_update")) {
+    FLASH_TRY(const Members all, updates->members());
+    BarChart chart{"", "reward lost, % of converged", {}, {}, {}, std::nullopt};
+    Table table{{""}, {}};
+    for (const auto& [name, value] : all) {
+      FLASH_TRY(const Value losses, value.at("loss_pct"));
+      FLASH_TRY(const Members ways, losses.members());
+      if (chart.series.empty())
+        for (const auto& [way, loss] : ways) chart.series.push_back(way), table.head.push_back(way);
+      auto& row = table.rows.emplace_back();
+      row.push_back(name);
+      chart.groups.push_back(name);
+      auto& values = chart.values.emplace_back();
+      for (const std::string& way : chart.series) {
+        Interval i{kNone, kNone, kNone};
+        if (const auto loss = losses.find(way)) {
+          FLASH_TRY(i, loss->interval());
+        }
+        values.push_back(i);
+        row.push_back(cell(i));
+      }
+    }
+    chart.title = "Reward lost by kind of update.";
+    if (!all.empty()) out.figures.push_back({chart.title, svg(chart), std::move(table)});
+  }
+  if (const auto thresholds = r.find("thresholds")) {
+    constexpr std::pair<const char*, const char*> kColumns[] = {{"retrain_below_pct", "retrain below, %"},
+                                                                {"window_episodes", "window, episodes"},
+                                                                {"loss_pct", "reward lost, %"},
+                                                                {"retrainings", "retrainings per update"},
+                                                                {"online_pct", "episodes online, %"}};
+    FLASH_TRY(Table table, rows_of(*thresholds, kColumns));
+    out.figures.push_back({"Other thresholds of the detector (-: as shipped).", "", std::move(table)});
+  }
+  if (auto ok = add_shown(out, r); !ok) return std::move(ok).error();
+  return out;
+}
+
+Result<Figures> predict(const Value& r) {
+  Figures out;
+  FLASH_TRY(const Value points, r.at("points"));
+  FLASH_TRY(const Members all, points.members());
+  std::vector<double> similarity, drop, cost;
+  for (const auto& [index, point] : all)
+    for (const auto& [key, to] :
+         {std::pair{"similarity", &similarity}, {"reward_drop_pct", &drop}, {"retraining_episodes", &cost}}) {
+      FLASH_TRY(const Value v, point.at(key));
+      FLASH_TRY(const Interval i, v.interval());
+      to->push_back(i.mean);
+    }
+  const auto fit = r.find("fit");
+  for (const bool drops : {true, false}) {
+    XyChart chart;
+    const std::string caption = drops
+                                    ? "Reward drop after a move, by similarity of the pairs (FLASH Fig. 10)."
+                                    : "Episodes of retraining after a move, by similarity.";
+    chart.title = caption;
+    chart.x_title = "similarity S of the embeddings";
+    chart.y_title = drops ? "reward drop, % of converged" : "episodes of retraining";
+    chart.series.push_back({"moves", similarity, drops ? drop : cost, {}, {}, true, false});
+    if (fit) {
+      Series line;
+      line.name = "predicted";
+      for (const auto& [key, to] : {std::pair{"similarity", &line.x},
+                                    {drops ? "drop" : "cost", &line.y},
+                                    {"drop_lower", &line.lo},
+                                    {"drop_upper", &line.hi}}) {
+        if (!drops && std::string_view(key).starts_with("drop_")) continue;
+        FLASH_TRY(const Value v, fit->at(key));
+        FLASH_TRY(*to, v.numbers());
+      }
+      chart.series.push_back(std::move(line));
+    }
+    out.figures.push_back({caption, svg(chart), {}});
+  }
+  if (const auto pools = r.find("by_pool")) {
+    constexpr std::pair<const char*, const char*> kColumns[] = {
+        {"pairs", "pairs of pretraining"},
+        {"correlation/drop", "correlation of S with the drop"},
+        {"error/drop", "error of the drop, %"},
+        {"error/drop_constant", "of its mean, %"},
+        {"correlation/cost", "S with the cost"},
+        {"error/cost", "error of the cost, episodes"},
+        {"error/cost_constant", "of its mean, episodes"}};
+    FLASH_TRY(Table table, rows_of(*pools, kColumns));
+    out.figures.push_back(
+        {"Errors of the prediction (root mean square, leave-one-out) beside those of the mean: "
+         "similarity is of use where the first is clearly below the second.",
+         "", std::move(table)});
+  }
+  return out;
+}
+
+Result<Figures> amortize(const Value& r) {
+  Figures out;
+  FLASH_TRY(const Value curves, r.at("curves"));
+  FLASH_TRY(const Members all, curves.members());
+  FLASH_TRY(const Value counts, curves.at("pairs"));
+  FLASH_TRY(const std::vector<double> x, counts.numbers());
+  XyChart chart;
+  chart.title = "Episodes per pair, pretraining included, by how many pairs it is used for (FLASH Fig. 15).";
+  chart.x_title = "pairs that were adapted to";
+  chart.y_title = "episodes per pair";
+  chart.log_x = chart.log_y = true;
+  for (const auto& [name, value] : all) {
+    if (name == "pairs") continue;
+    Series s;
+    s.name = name == "tl" ? "tl" : "pretrained on " + name;
+    s.x = x;
+    FLASH_TRY(s.y, value.numbers());
+    if (s.y.size() != x.size()) return value.wrong("not as many numbers as 'pairs'");
+    chart.series.push_back(std::move(s));
+  }
+  Table table;
+  if (const auto pools = r.find("pools")) {
+    constexpr std::pair<const char*, const char*> kColumns[] = {
+        {"pairs", "pairs of pretraining"},
+        {"pretraining_s", "pretraining, s"},
+        {"pretraining_episodes", "pretraining, episodes"},
+        {"adaptation_episodes", "adaptation, episodes"},
+        {"pays_from_pairs/episodes", "pays from (pairs, by episodes)"},
+        {"pays_from_pairs/seconds", "pays from (pairs, by seconds)"}};
+    FLASH_TRY(table, rows_of(*pools, kColumns));
+  }
+  out.figures.push_back({chart.title, svg(chart), std::move(table)});
+  return out;
+}
+
+Result<Figures> rcs(const Value& r) {
+  Figures out;
+  FLASH_TRY(const Value mape, r.at("mape"));
+  FLASH_TRY(Figure f, grouped(mape, "", "mean absolute percentage error, fraction",
+                              "Error on applications that were never seen, from 1, 2 and 3 known runs "
+                              "(FLASH Table 2)."));
+  out.figures.push_back(std::move(f));
+  return out;
+}
+
+Result<Figures> overhead(const Value& r) {
+  Figures out;
+  constexpr std::pair<const char*, const char*> kParts[] = {
+      {"decision_us", "A decision, median CPU time in microseconds."},
+      {"embedding_ms", "An embedding, median CPU time in milliseconds."},
+      {"update_ms", "An update of the meta learner with 20 trajectories of 100 steps, milliseconds."}};
+  for (const auto& [key, caption] : kParts) {
+    FLASH_TRY(const Value part, r.at(key));
+    FLASH_TRY(const Members all, part.members());
+    BarChart chart{caption, std::string(key).ends_with("us") ? "microseconds" : "milliseconds",
+                   {},      {""},
+                   {},      std::nullopt};
+    Table table{{"", chart.x_title}, {}};
+    for (const auto& [name, value] : all) {
+      if (!value.is_number()) continue;
+      FLASH_TRY(const Interval i, value.interval());
+      chart.groups.push_back(name);
+      chart.values.push_back({i});
+      table.rows.push_back({name, cell(i)});
+    }
+    out.figures.push_back({caption, svg(chart), std::move(table)});
+  }
+  return out;
+}
+
+Result<Figures> live(const Value& r) {
+  constexpr Measure kMeasures[] = {
+      {"reward", "reward per step", "Reward on real applications."},
+      {"p99_over_slo", "p99 / SLO", "p99 latency against the objective."},
+      {"slo_miss_share", "share of seconds", "Seconds in which the objective was missed."},
+      {"cpu_reserved", "cores", "CPU reserved."},
+      {"utilization", "utilisation, share", "Utilisation."}};
+  Figures out;
+  FLASH_TRY(const Value methods, r.at("methods"));
+  FLASH_TRY(auto bars, bars_of(methods, kMeasures));
+  append(out, std::move(bars));
+  if (auto ok = add_differences(out, r, "difference", "reward per step",
+                                "Reward, application by application and round by round.");
+      !ok)
+    return std::move(ok).error();
+  return out;
+}
+
+Result<Figures> calibrate(const Value& r) {
+  Figures out;
+  FLASH_TRY(const Value points, r.at("points"));
+  FLASH_TRY(const Members all, points.members());
+  constexpr std::pair<const char*, const char*> kKeys[] = {
+      {"p99_ms", "p99 latency, ms"}, {"rate", "throughput, requests per second"}, {"cpu", "CPU used, cores"}};
+  for (const auto& [key, unit] : kKeys) {
+    XyChart chart;
+    chart.title = std::string("The model against real runs: ") + unit + ".";
+    chart.x_title = std::string("real: ") + unit;
+    chart.y_title = std::string("model: ") + unit;
+    chart.diagonal = true;
+    chart.log_x = chart.log_y = std::string_view(key) != "cpu";
+    Series fitted{"fitted", {}, {}, {}, {}, true, false}, held{"held out", {}, {}, {}, {}, true, false};
+    for (const auto& [index, point] : all) {
+      FLASH_TRY(const Value fit, point.at("fit"));
+      if (!fit.is_boolean()) return fit.wrong("neither true nor false");
+      Series& to = fit.is_true() ? fitted : held;
+      for (const auto& [side, values] : {std::pair{"real", &to.x}, {"model", &to.y}}) {
+        FLASH_TRY(const Value of, point.at(side));
+        FLASH_TRY(const Value v, of.at(key));
+        FLASH_TRY(const Interval i, v.interval());
+        values->push_back(i.mean);
+      }
+    }
+    chart.series = {std::move(fitted), std::move(held)};
+    out.figures.push_back({chart.title, svg(chart), {}});
+  }
+  Table table{{"median relative error", "points", "p99", "throughput", "utilisation"}, {}};
+  for (const char* part : {"fitted", "held_out"}) {
+    FLASH_TRY(const Value errors, r.at(part));
+    auto& row = table.rows.emplace_back();
+    row.emplace_back(part);
+    for (const char* key : {"points", "p99", "throughput", "utilisation"}) {
+      FLASH_TRY(const Value v, errors.at(key));
+      FLASH_TRY(const Interval i, v.interval());
+      row.push_back(cell(i));
+    }
+  }
+  out.figures.back().table = std::move(table);
+  return out;
+}
+
+Result<Figures> sim(const Value& r) {
+  Figures out;
+  FLASH_TRY(const Value tasks, r.at("tasks"));
+  FLASH_TRY(const Members all, tasks.members());
+  Table speed{{"task", "steps per second", "per CPU second", "oracle's label, us"}, {}};
+  for (const auto& [task, value] : all) {
+    auto& row = speed.rows.emplace_back();
+    row.push_back(task);
+    for (const char* key : {"steps_per_second", "steps_per_cpu_second", "oracle_label_us"}) {
+      FLASH_TRY(const Value v, value.at(key));
+      FLASH_TRY(const Interval i, v.interval());
+      row.push_back(cell(i));
+    }
+    const auto headroom = value.find("headroom");
+    if (!headroom) continue;
+    FLASH_TRY(const Members ways, headroom->members());
+    BarChart chart{"Mean reward per step of what needs no learning: " + task + ".",
+                   "reward per step",
+                   {},
+                   {""},
+                   {},
+                   std::nullopt};
+    Table table{{"", chart.x_title}, {}};
+    for (const auto& [name, way] : ways) {
+      if (!way.is_object() || !way.find("mean")) continue;
+      FLASH_TRY(const Interval i, way.interval());
+      chart.groups.push_back(name);
+      chart.values.push_back({i});
+      table.rows.push_back({name, cell(i)});
+    }
+    out.figures.push_back({chart.title, svg(chart), std::move(table)});
+  }
+  out.figures.push_back({"The simulator's speed.", "", std::move(speed)});
+  return out;
+}
+
+constexpr Experiment kExperiments[] = {
+    {"adapt", "Adaptation to unseen pairs",
+     "What each way to control earns on pairs of application and environment that nobody learned from, "
+     "before and "
+     "during adaptation (FLASH 5.2, 5.3).",
+     true, "--json", "--quick --json", adapt},
+    {"characterize", "What unadapted models lose",
+     "A model that converged on one pair, applied without retraining to other applications, after updates, "
+     "on other "
+     "processors (FLASH Figs. 4, 13; AWARE Fig. 3).",
+     true, "--json", "--quick --json", characterize},
+    {"bootstrap", "Bootstrapping", "What learning costs while it goes on (AWARE 5.4, Fig. 10).", true,
+     "--json", "--quick --json", bootstrap},
+    {"serve", "Serving through updates",
+     "A policy serves while its application is updated under it; the retraining detector has to notice "
+     "(AWARE 5.3, "
+     "Fig. 9).",
+     true, "--json", "--quick --json", serve},
+    {"predict", "Predicting the drop",
+     "What the similarity of embeddings says about a move to another pair before it is made (FLASH 5.5).",
+     true, "--json", "--quick --json", predict},
+    {"amortize", "From how many pairs on pretraining pays",
+     "Pretraining's cost against retraining from pair to "
+     "pair (FLASH A.7).",
+     true, "--json", "--quick --json", amortize},
+    {"rcs", "Resource configuration search",
+     "The supervised agent with and without FLASH, and ours, on public measurements (FLASH 5.1, Table 2).",
+     false, "--dataset DIR --json", "", rcs},
+    {"overhead", "Overhead",
+     "What FLASH adds to a decision and to training, plain libtorch beside each (FLASH "
+     "Table 3).",
+     false, "--json", "--quick --json", overhead},
+    {"live", "Sim to real",
+     "Real applications that no model saw, under real load and cgroup limits: fixed limits, the rules, "
+     "flashd with "
+     "the pretrained models.",
+     false, "--minutes 30 --json", "", live},
+    {"calibrate", "The simulator against real runs",
+     "flash-workload under real CPU limits and loads, and what the "
+     "simulator says of the same.",
+     false, "--json", "", calibrate},
+    {"sim", "The simulator", "Its speed, and what a pool leaves to learn.", false, "--json",
+     "--pairs 12 --json", sim}};
+
+}  // namespace
+
+std::span<const Experiment> experiments() {
+  return kExperiments;
+}
+
+}  // namespace flash::bench

@@ -1,0 +1,47 @@
+// Purpose: what each experiment's result becomes on the page of `flash-bench report`: pictures, tables, what
+// was to be shown. Ownership: values. Thread rule: pure.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/report_data.h"
+
+namespace flash::bench {
+
+struct Table {
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;
+};
+
+struct Figure {
+  std::string caption;
+  std::string picture;  // SVG; empty: a table alone
+  Table table;
+};
+
+struct Shown {
+  std::string what;
+  bool is = false;
+};
+
+struct Figures {
+  std::vector<Figure> figures;
+  std::vector<Shown> shown;
+};
+
+struct Experiment {
+  std::string_view name;  // of the command and its files
+  std::string_view title;
+  std::string_view about;  // what it shows, and after which paper
+  bool by_task = false;    // one result per task
+  std::string_view make;   // options of the command that makes it
+  std::string_view quick;  // and of its quick form; empty: it has none, as it needs root or data
+  Result<Figures> (*figures)(const Value& result);
+};
+
+std::span<const Experiment> experiments();
+
+}  // namespace flash::bench
