@@ -181,6 +181,14 @@ double descend(Network& one, Adam& one_adam, Network& other, Adam& other_adam, c
   return loss.item<double>();
 }
 
+double descend(Network& network, Adam& adam, const at::Tensor& loss, const at::Tensor& input,
+               at::Tensor& gradient) {
+  const auto g = torch::autograd::grad({loss}, {network.parameters, input});
+  step_down(network, adam, g[0]);
+  gradient.add_(g[1]);
+  return loss.item<double>();
+}
+
 double descend(const std::vector<Part>& parts, const at::Tensor& loss) {
   std::vector<at::Tensor> inputs;
   for (const Part& part : parts)

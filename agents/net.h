@@ -69,6 +69,10 @@ struct Adam {
 double descend(Network& network, Adam& adam, const at::Tensor& loss);
 /// The same for two networks that share the loss.
 double descend(Network& one, Adam& one_adam, Network& other, Adam& other_adam, const at::Tensor& loss);
+/// The same for one network; the loss's gradient with respect to `input` (before the step) is added to
+/// `gradient`, which has its shape.
+double descend(Network& network, Adam& adam, const at::Tensor& loss, const at::Tensor& input,
+               at::Tensor& gradient);
 
 struct Part;
 /// The same for all parts that have an optimiser; one that the loss does not reach stays.

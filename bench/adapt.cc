@@ -2,18 +2,21 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
-#include <map>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "agents/agent.h"
+#include "bench/adapt_summary.h"
 #include "core/tensor_file.h"
 #include "policy/action_space.h"
 #include "pretrain/adaptation.h"
-#include "pretrain/episodes.h"
+#include "pretrain/flash_agent.h"
+#include "pretrain/flash_recipe.h"
 #include "pretrain/imitation.h"
 #include "pretrain/scoring.h"
 #include "sim/oracle.h"
@@ -25,133 +28,252 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::uint64_t kUnseen = 0xada97ULL, kKnown = 0x6b6eULL;
-constexpr double kConverged = 0.95;
+constexpr const char* kInstalled = "/usr/share/flashd/models";
+constexpr std::size_t kLast = 10;  // episodes that say what the converged agent is like
 
-using Curve = AdaptationCurve;
-
-std::unique_ptr<Agent> new_agent(Task task, std::uint64_t seed) {
+std::unique_ptr<Agent> new_agent(Task task, int state, std::uint64_t seed) {
   AgentOptions a;
   a.seed = seed;
-  auto agent = Agent::create(agent_spaces(task), a);
+  auto agent = Agent::create({task, state, action_dim(task)}, a);
   return agent ? std::move(*agent) : nullptr;
 }
 
+class Adapt {
+ public:
+  explicit Adapt(const AdaptOptions& o)
+      : o_(o), judged_{o.evaluation, o.threads, o.seed}, start_(std::chrono::steady_clock::now()) {
+    if (o_.models.empty()) o_.models = kInstalled;
+  }
+
+  Result<ordered_json> run() {
+    PoolOptions p;
+    p.task = o_.task;
+    p.kind = o_.pool;
+    p.pairs = o_.pairs;
+    p.seed = o_.seed;
+    FLASH_TRY(known_, make_pool(p));
+    p.pairs = o_.sources;
+    p.seed = o_.seed ^ kKnown;
+    FLASH_TRY(const Pool sources, make_pool(p));
+    p.pairs = o_.unseen;
+    p.seed = o_.seed ^ kUnseen;
+    p.apps = o_.apps, p.envs = o_.envs, p.traces = o_.traces;
+    FLASH_TRY(const Pool unseen, make_pool(p));
+    std::vector<const Pair*> pairs;
+    for (const Pair& pair : unseen.pairs) pairs.push_back(&pair);
+    // A model that cannot be used is said before the long work begins.
+    FLASH_TRY(const SharedPolicy shared, policy("shared", Conditioning::None));
+    FLASH_TRY(const SharedPolicy ours, policy("ours", Conditioning::Embedding));
+    FLASH_TRY(const SharedPolicy true_params, policy("true_params", Conditioning::Given));
+    FLASH_TRY(const TaskModel flash, flash_model());
+    say("yardsticks");
+    const Scoring scoring(unseen, {o_.evaluation, o_.seed + 1, o_.threads});
+    for (const Scored& s : scoring.yardsticks()) add(s, s.name == "rule");
+    add(scoring.after_one_episode("shared", shared), true);
+    add(scoring.after_one_episode("true_params", true_params), false);
+    say("ours, episode by episode");
+    Way& w = record_.ways["ours"];
+    w.before = 1;
+    w.curves = adapt_shared_policy(ours, pairs, o_.budget, judged_, &w.lived);
+    say("agents on known pairs");
+    learn_sources(sources);
+    say("agents on unseen pairs");
+    FLASH_CHECK(adapt_agents(pairs, flash));
+    record_.budget = o_.budget;
+    record_.seed = o_.seed;
+    ordered_json out = {{"tool", "flash-bench adapt"},
+                        {"task", to_string(o_.task)},
+                        {"pool", to_string(o_.pool)},
+                        {"pairs", o_.pairs},
+                        {"unseen", pairs.size()},
+                        {"budget", o_.budget},
+                        {"converged_episodes", o_.converged},
+                        {"evaluation_episodes", o_.evaluation},
+                        {"sources", o_.sources},
+                        {"seed", o_.seed},
+                        {"threads", o_.threads},
+                        {"models", models_}};
+    for (const auto& [key, path] :
+         {std::pair{"apps", o_.apps}, std::pair{"envs", o_.envs}, std::pair{"traces", o_.traces}})
+      if (!path.empty()) out[key] = path;
+    out.update(summarise(record_));
+    out["seconds"] = seconds();
+    return out;
+  }
+
+ private:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  void say(const std::string& what) const {
+    if (isatty(STDERR_FILENO)) std::fprintf(stderr, "adapt: %5.0f s  %s\n", seconds(), what.c_str());
+  }
+
+  void add(const Scored& s, bool runnable) {
+    Way& w = record_.ways[s.name];
+    w.runnable = runnable;
+    for (double r : s.reward) w.curves.push_back({r});
+  }
+
+  std::string file(const std::string& name) const {
+    const std::string stem = o_.models + "/" + std::string(to_string(o_.task));
+    return stem + (name == "ours" ? "" : "." + name) + ".model";
+  }
+
+  Result<SharedPolicy> policy(const std::string& name, Conditioning conditioning) {
+    const std::string path = file(name);
+    if (std::filesystem::exists(path)) {
+      FLASH_TRY(const TensorFile from, read_tensor_file(path));
+      auto restored = SharedPolicy::restore(from);
+      if (!restored) return Error(std::errc::invalid_argument, path + ": " + restored.error().message());
+      const SharedPolicyOptions& p = restored->options();
+      if (p.task != o_.task || p.conditioning != conditioning || p.state_dim != state_dim(o_.task) ||
+          p.outputs != action_dim(o_.task) ||
+          (conditioning == Conditioning::Given && p.given != kTrueParameters))
+        return Error(std::errc::invalid_argument,
+                     path + ": a policy of another task or conditioning than " + name);
+      models_[name] = path;
+      return restored;
+    }
+    say("pretraining " + name);
+    ImitationOptions i;
+    i.conditioning = conditioning;
+    i.rounds = o_.rounds;
+    i.updates = o_.updates;
+    i.seed = o_.seed;
+    i.threads = o_.threads;
+    models_[name] = "pretrained here: " + std::to_string(o_.pairs) + " pairs, " + std::to_string(o_.rounds) +
+                    " rounds of " + std::to_string(o_.updates) + " updates";
+    return imitate_oracle(known_, i, nullptr);
+  }
+
+  Result<TaskModel> flash_model() {
+    const std::string path = file("flash");
+    if (std::filesystem::exists(path)) {
+      FLASH_TRY(const TensorFile from, read_tensor_file(path));
+      auto model = to_task_model(from, std::string(to_string(o_.task)));
+      if (!model) return Error(std::errc::invalid_argument, path + ": " + model.error().message());
+      if (auto agent = FlashAgent::create(*model, o_.task, {}); !agent)
+        return Error(std::errc::invalid_argument, path + ": " + agent.error().message());
+      models_["flash"] = path;
+      return model;
+    }
+    say("pretraining flash");
+    FlashPretraining f;
+    f.options.episodes = o_.episodes;
+    f.options.seed = o_.seed;
+    f.options.threads = o_.threads;
+    models_["flash"] = "pretrained here: " + std::to_string(o_.pairs) + " pairs, " +
+                       std::to_string(o_.episodes) + " episodes each";
+    return pretrain_flash(known_, f);
+  }
+
+  /// Transfer learning begins with agents that converged on known pairs.
+  void learn_sources(const Pool& sources) {
+    tl_.resize(sources.pairs.size());
+    tl_plus_.resize(sources.pairs.size());
+    WorkerThreads workers(o_.threads);
+    workers.run(2 * sources.pairs.size(), [&](std::size_t from, std::size_t to) {
+      for (std::size_t k = from; k < to; ++k) {
+        const std::size_t i = k / 2;
+        const Pair& pair = sources.pairs[i];
+        const std::uint64_t seed = Random(o_.seed + 4).fork(i).next();
+        AugmentedState augmented(o_.task);
+        AugmentedState* extra = k % 2 == 0 ? nullptr : &augmented;
+        auto agent = new_agent(o_.task, extra ? AugmentedState::size(o_.task) : state_dim(o_.task), seed);
+        for (int e = 0; e < o_.converged; ++e) live_one_episode(*agent, pair, e, seed, extra);
+        (extra ? tl_plus_ : tl_)[i] = agent->checkpoint();
+      }
+    });
+  }
+
+  Result<void> adapt_agents(std::span<const Pair* const> pairs, const TaskModel& flash) {
+    // Made before the threads begin: a map does not like to grow under them.
+    Way &scratch = record_.ways["scratch"], &tl = record_.ways["tl"], &tl_plus = record_.ways["tl_plus"],
+        &recipe = record_.ways["flash"], &converged = record_.ways["converged"];
+    for (Way* w : {&scratch, &tl, &tl_plus, &recipe, &converged}) {
+      w->curves.resize(pairs.size());
+      w->lived.resize(pairs.size());
+    }
+    recipe.before = 1;
+    converged.runnable = false;
+    EpisodeOptions e;
+    e.seed = o_.seed + 2;
+    e.threads = o_.threads;
+    e.offset_s = 15000;
+    const std::vector<Recorded> first = fallback_episodes(pairs, e);
+    std::atomic<int> done{0};
+    std::vector<std::optional<Error>> wrong(pairs.size());
+    WorkerThreads workers(o_.threads);
+    workers.run(pairs.size(), [&](std::size_t from, std::size_t to) {
+      for (std::size_t i = from; i < to; ++i) {
+        const Pair& pair = *pairs[i];
+        const std::uint64_t seed = Random(o_.seed + 5).fork(i).next();
+        from_scratch(pair, seed, scratch.curves[i], scratch.lived[i], converged.curves[i],
+                     converged.lived[i]);
+        auto transferred = new_agent(o_.task, state_dim(o_.task), seed + 1);
+        static_cast<void>(transferred->restore(tl_[i % tl_.size()]));
+        tl.curves[i] = adapt_agent(*transferred, pair, o_.budget, seed + 1, judged_, &tl.lived[i]);
+        auto augmented_agent = new_agent(o_.task, AugmentedState::size(o_.task), seed + 2);
+        static_cast<void>(augmented_agent->restore(tl_plus_[i % tl_plus_.size()]));
+        AugmentedState augmented(o_.task);
+        tl_plus.curves[i] =
+            adapt_agent(*augmented_agent, pair, o_.budget, seed + 1, judged_, &tl_plus.lived[i], &augmented);
+        if (auto adapted = adapt_by_recipe(flash, pair, first[i], seed, recipe.lived[i]); adapted)
+          recipe.curves[i] = *std::move(adapted);
+        else
+          wrong[i] = std::move(adapted).error();
+        say("pair " + std::to_string(++done) + " of " + std::to_string(pairs.size()));
+      }
+    });
+    for (auto& error : wrong)
+      if (error) return std::move(*error);
+    return {};
+  }
+
+  void from_scratch(const Pair& pair, std::uint64_t seed, AdaptationCurve& curve,
+                    std::vector<LivedEpisode>& lived, AdaptationCurve& last,
+                    std::vector<LivedEpisode>& last_lived) const {
+    auto agent = new_agent(o_.task, state_dim(o_.task), seed);
+    curve = adapt_agent(*agent, pair, o_.budget, seed, judged_, &lived);
+    for (int e = o_.budget; e < o_.converged; ++e)
+      last_lived.push_back(live_one_episode(*agent, pair, e, seed));
+    if (last_lived.size() > kLast) last_lived.erase(last_lived.begin(), last_lived.end() - kLast);
+    last = {reward_of(agent->snapshot(), pair, judged_)};
+  }
+
+  Result<AdaptationCurve> adapt_by_recipe(const TaskModel& model, const Pair& pair, const Recorded& first,
+                                          std::uint64_t seed, std::vector<LivedEpisode>& lived) const {
+    FlashAgentOptions f;
+    f.seed = seed + 3;
+    FLASH_TRY(FlashAgent agent, FlashAgent::create(model, o_.task, f));
+    return adapt_flash(agent, pair, first, o_.budget, seed + 1, judged_, &lived);
+  }
+
+  AdaptOptions o_;
+  AdaptationOptions judged_;
+  std::chrono::steady_clock::time_point start_;
+  Pool known_;
+  AdaptRecord record_;
+  ordered_json models_;
+  std::vector<TensorFile> tl_, tl_plus_;
+};
+
 }  // namespace
 
-Result<ordered_json> measure_adapt(const AdaptOptions& o) {
-  PoolOptions known{o.task, o.pairs, o.seed, "", "", RewardKind::Default};
-  PoolOptions strange{o.task, o.unseen, o.seed ^ kUnseen, o.apps, o.envs, RewardKind::Default};
-  FLASH_TRY(const Pool pool, make_pool(known));
-  FLASH_TRY(const Pool unseen, make_pool(strange));
-  known.seed ^= kKnown;
-  known.pairs = 1;
-  FLASH_TRY(const Pool one, make_pool(known));
-  std::vector<const Pair*> pairs;
-  for (const Pair& p : unseen.pairs) pairs.push_back(&p);
-  const auto say = [](const char* what) {
-    if (isatty(STDERR_FILENO)) std::fprintf(stderr, "adapt: %s\n", what);
-  };
+void AdaptOptions::make_quick() {
+  pairs = 60;
+  unseen = 12;
+  budget = 20;
+  converged = 60;
+  rounds = 3;
+  updates = 300;
+  episodes = 64;
+  sources = 2;
+}
 
-  const AdaptationOptions judged{o.evaluation, o.threads, o.seed};
-
-  say("yardsticks");
-  const Scoring scoring(unseen, {o.evaluation, o.seed + 1, o.threads});
-  std::map<std::string, std::vector<Curve>> curves;
-  for (const Scored& s : scoring.yardsticks())
-    for (double r : s.reward) curves[s.name].push_back({r});
-
-  for (Conditioning c : {Conditioning::None, Conditioning::Embedding, Conditioning::Given}) {
-    const std::string name = c == Conditioning::None        ? "shared"
-                             : c == Conditioning::Embedding ? "ours"
-                                                            : "true_params";
-    std::optional<SharedPolicy> policy;
-    if (c == Conditioning::Embedding && !o.model.empty()) {
-      FLASH_TRY(const TensorFile file, read_tensor_file(o.model));
-      FLASH_TRY(policy, SharedPolicy::restore(file));
-      if (policy->options().task != o.task || policy->options().conditioning != Conditioning::Embedding ||
-          policy->options().state_dim != state_dim(o.task) || policy->options().outputs != action_dim(o.task))
-        return Error(std::errc::invalid_argument,
-                     o.model + ": a model of another task, or without an embedding");
-    } else {
-      say(("pretraining " + name).c_str());
-      ImitationOptions i;
-      i.conditioning = c;
-      i.rounds = o.rounds;
-      i.updates = o.updates;
-      i.seed = o.seed;
-      i.threads = o.threads;
-      FLASH_TRY(policy, imitate_oracle(pool, i, nullptr));
-    }
-    if (c == Conditioning::Embedding) {
-      say("ours, episode by episode");
-      curves[name] = adapt_shared_policy(*policy, pairs, o.budget, judged);
-    } else {
-      for (double r : scoring.after_one_episode(name, *policy).reward) curves[name].push_back({r});
-    }
-  }
-
-  say("agents: scratch, transfer learning, converged");
-  auto source = new_agent(o.task, o.seed);
-  if (!source) return Error(std::errc::invalid_argument, "no agent of this task");
-  for (int e = 0; e < o.converged; ++e) live_one_episode(*source, one.pairs.front(), e, o.seed + 4);
-  const TensorFile learned = source->checkpoint();
-  for (const char* name : {"scratch", "tl", "converged"}) curves[name].resize(pairs.size());
-  std::vector<Curve>&from_scratch = curves["scratch"], &from_known = curves["tl"],
-  &at_last = curves["converged"];
-  WorkerThreads workers(o.threads);
-  workers.run(pairs.size(), [&](std::size_t from, std::size_t to) {
-    for (std::size_t i = from; i < to; ++i) {
-      const std::uint64_t seed = Random(o.seed + 5).fork(i).next();
-      auto scratch = new_agent(o.task, seed);
-      from_scratch[i] = adapt_agent(*scratch, *pairs[i], o.budget, seed, judged);
-      for (int e = o.budget; e < o.converged; ++e) live_one_episode(*scratch, *pairs[i], e, seed);
-      at_last[i] = {reward_of(scratch->snapshot(), *pairs[i], judged)};
-      auto transferred = new_agent(o.task, seed + 1);
-      static_cast<void>(transferred->restore(learned));
-      from_known[i] = adapt_agent(*transferred, *pairs[i], o.budget, seed + 1, judged);
-    }
-  });
-
-  const std::vector<Scored>& y = scoring.yardsticks();
-  const auto score = [&](std::size_t i, double reward) {
-    return (reward - y[0].reward[i]) / (y[3].reward[i] - y[0].reward[i]);
-  };
-  ordered_json out = {{"task", to_string(o.task)}, {"pairs", o.pairs},    {"unseen", pairs.size()},
-                      {"budget", o.budget},        {"seed", o.seed},      {"converged_episodes", o.converged},
-                      {"rounds", o.rounds},        {"threads", o.threads}};
-  for (const auto& [name, by_pair] : curves) {
-    std::vector<double> rewards, scores, drops, episodes;
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      const Curve& c = by_pair[i];
-      rewards.push_back(c.back());
-      scores.push_back(score(i, c.back()));
-      const double reference = curves["converged"][i][0];
-      drops.push_back(100 * (reference - c.front()) / reference);
-      double best = 0;
-      for (const char* other : {"ours", "scratch", "tl"})
-        best = std::max(best, score(i, curves[other][i].back()));
-      std::size_t first = c.size();
-      while (first > 0 && score(i, c[first - 1]) >= kConverged * best) --first;
-      episodes.push_back(c.size() == 1 ? 0
-                                       : static_cast<double>(std::min<std::size_t>(
-                                             first, static_cast<std::size_t>(o.budget))));
-    }
-    ordered_json& m = out["methods"][name];
-    m["reward"] = interval_of(rewards);
-    m["score"] = interval_of(scores);
-    m["reward_drop_pct"] = interval_of(drops);
-    if (by_pair.front().size() > 1) m["episodes_to_converge"] = interval_of(episodes);
-  }
-  const auto gain = [&](const char* one_name, const char* other, bool end) {
-    std::vector<double> d;
-    for (std::size_t i = 0; i < pairs.size(); ++i)
-      d.push_back((end ? curves[one_name][i].back() : curves[one_name][i].front()) - curves[other][i].back());
-    return interval_of(d);
-  };
-  out["gain"]["ours_over_shared"] = gain("ours", "shared", true);
-  out["gain"]["ours_first_over_shared"] = gain("ours", "shared", false);
-  out["gain"]["ours_over_rule"] = gain("ours", "rule", true);
-  return out;
+Result<ordered_json> measure_adapt(const AdaptOptions& options) {
+  return Adapt(options).run();
 }
 
 }  // namespace flash::bench

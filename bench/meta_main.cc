@@ -71,11 +71,30 @@ std::vector<OptionRow> adapt_rows(Arguments& a) {
           {"--budget", "N", "episodes of adaptation (default 60)", integer_into(o.budget, 1, 100000)},
           {"--converged", "N", "episodes of the agent that counts as converged (default 200)",
            integer_into(o.converged, 1, 100000)},
+          {"--sources", "N", "known pairs that transfer learning begins from (default 4)",
+           [&o](std::string_view v) -> Applied {
+             std::uint64_t n = 0;
+             if (auto wrong = integer_into(n, 1, 1000)(v)) return wrong;
+             o.sources = n;
+             return std::nullopt;
+           }},
           {"--rounds", "N", "of pretraining (default 6)", integer_into(o.rounds, 1, 1000)},
           {"--updates", "N", "per round of pretraining (default 600)", integer_into(o.updates, 1, 1000000)},
+          {"--episodes", "N", "of pretraining by FLASH's recipe, per pair (default 320)",
+           integer_into(o.episodes, 1, 1000000)},
+          {"--pool", "KIND", "of what is drawn: drawn (default), or hidden, see flash-pretrain",
+           parsed_into<PoolKind>(o.pool, parse_pool_kind)},
           {"--apps", "FILE", "applications to judge on instead of drawn ones", text_into(o.apps)},
           {"--envs", "FILE", "environments to judge on instead of drawn ones", text_into(o.envs)},
-          {"--model", "FILE", "of flash-pretrain, instead of pretraining ours here", text_into(o.model)},
+          {"--traces", "PATH", "recorded loads in place of the applications' own: a file or a folder",
+           text_into(o.traces)},
+          {"--models", "DIR", "of flash-pretrain (default /usr/share/flashd/models); others are made here",
+           text_into(o.models)},
+          {"--quick", "", "a smaller experiment, ten minutes; options after it still count",
+           [&o](std::string_view) -> Applied {
+             o.make_quick();
+             return std::nullopt;
+           }},
           {"--seed", "N", "of pools, training and chance (default 1)", integer_into(o.seed, 0, kMostSeed)},
           {"--threads", "N", "(default 2)", integer_into(o.threads, 1, 64)},
           json_row(a)};
@@ -86,12 +105,16 @@ void print_adapt(const ordered_json& r) {
               "episodes to converge");
   for (const auto& [name, m] : r["methods"].items()) {
     std::printf("%-12s", name.c_str());
-    for (const char* key : {"score", "reward_drop_pct", "episodes_to_converge"}) {
-      if (!m.contains(key)) continue;
+    for (const char* key : {"score", "reward_drop_pct", "episodes_to_converge"})
       std::printf("  %8.3f [%6.2f, %6.2f]", m[key]["mean"].get<double>(), m[key]["lo"].get<double>(),
                   m[key]["hi"].get<double>());
-    }
     std::puts("");
+  }
+  for (const char* part : {"gain", "speed_up_over_tl"}) {
+    std::printf("\n%s\n", part);
+    for (const auto& [name, m] : r[part].items())
+      std::printf("  %-24s %8.4f [%7.4f, %7.4f]\n", name.c_str(), m["mean"].get<double>(),
+                  m["lo"].get<double>(), m["hi"].get<double>());
   }
 }
 

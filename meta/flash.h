@@ -106,6 +106,9 @@ class RlModel : public MetaModel {
   static Result<RlModel> create(const MetaOptions& options);
   Result<void> register_base_learner(const std::string& task, int state_dim, int action_dim);
   Result<void> insert_traj_samples(std::span<const Trajectory> trajectories);
+  /// The embedding of another pair's trajectories by the encoder as it is now; buffer, cached embedding and
+  /// gradients stay as they are. EINVAL: no base learner is registered, a trajectory that does not fit.
+  Result<std::vector<float>> embedding_of(std::span<const Trajectory> trajectories) const;
 
  private:
   using MetaModel::MetaModel;

@@ -348,4 +348,24 @@ Result<void> RlModel::insert_traj_samples(std::span<const Trajectory> trajectori
   return {};
 }
 
+Result<std::vector<float>> RlModel::embedding_of(std::span<const Trajectory> trajectories) const {
+  const Impl& m = *impl_;
+  if (!m.trajectories) return einval("no base learner is registered");
+  TrajectoryBuffer buffer = *m.trajectories;
+  buffer.switch_pair();
+  for (const Trajectory& t : trajectories) FLASH_CHECK(buffer.insert(t));
+  std::vector<float> e(m.embedding.size(), 0.0F);
+  if (buffer.empty()) return e;
+  const Sequences s = buffer.selection();
+  const Sequences* one = &s;
+  try {
+    const at::NoGradGuard no_gradients;
+    const at::Tensor computed = m.network->embed({&one, 1});
+    std::copy_n(computed.data_ptr<float>(), computed.numel(), e.begin());
+  } catch (const std::exception& error) {
+    return einval(std::string("computing the embedding: ") + error.what());
+  }
+  return e;
+}
+
 }  // namespace flash

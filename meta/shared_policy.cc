@@ -175,7 +175,7 @@ PolicySnapshot SharedPolicy::snapshot(std::span<const float> context) const {
   return s;
 }
 
-TensorFile SharedPolicy::checkpoint() const {
+TensorFile SharedPolicy::checkpoint(bool training) const {
   const SharedPolicyOptions& o = impl_->options;
   TensorFile file;
   file.kind = "shared-policy";
@@ -201,7 +201,12 @@ TensorFile SharedPolicy::checkpoint() const {
     file.tensors.push_back({"step/mean", {static_cast<std::int64_t>(in.mean.size())}, in.mean});
     file.tensors.push_back({"step/scale", {static_cast<std::int64_t>(in.scale.size())}, in.scale});
   }
-  for (const Part& part : impl_->parts()) put(file, part.name, *part.network);
+  for (const Part& part : impl_->parts()) {
+    put(file, part.name, *part.network);
+    if (!training) continue;
+    put(file, part.name, *part.adam);
+    file.meta["adam_steps"][part.name] = static_cast<std::uint64_t>(part.adam->steps);
+  }
   return file;
 }
 
@@ -274,8 +279,15 @@ Result<SharedPolicy> SharedPolicy::restore(const TensorFile& file) {
     FLASH_TRY(step_scale, scale_of(file, "step/scale", width, true));
   }
   policy.set_scale(mean, scale, step_mean, step_scale);
-  for (const Part& part : policy.impl_->parts())
+  const nlohmann::json steps = j.contains("adam_steps") ? j["adam_steps"] : nlohmann::json();
+  for (const Part& part : policy.impl_->parts()) {
     if (auto got = get(file, part.name, *part.network); !got) return std::move(got).error();
+    if (!steps.is_object() || !steps.contains(part.name)) continue;
+    if (!steps[part.name].is_number_unsigned() || steps[part.name].get<std::uint64_t>() > 1ULL << 50)
+      return bad("adam_steps of " + part.name + " is not a count");
+    if (auto got = get(file, part.name, *part.network, *part.adam); !got) return std::move(got).error();
+    part.adam->steps = steps[part.name].get<std::int64_t>();
+  }
   return policy;
 }
 

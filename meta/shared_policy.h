@@ -75,7 +75,8 @@ class SharedPolicy {
   /// numbers.
   PolicySnapshot snapshot(std::span<const float> context) const;
 
-  TensorFile checkpoint() const;
+  /// `training`: with the optimisers, to go on learning as if nothing had been.
+  TensorFile checkpoint(bool training = false) const;
   /// EINVAL with the reason.
   static Result<SharedPolicy> restore(const TensorFile& file);
 

@@ -2,10 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "core/random.h"
 
 namespace flash {
+namespace {
+
+void add_step(LivedEpisode& lived, const World& world) {
+  const Reward& r = world.core().reward();
+  lived.reward += r.value / kEpisodeSteps;
+  lived.utilization += r.utilization / kEpisodeSteps;
+  lived.slo_preservation += r.slo_preservation / kEpisodeSteps;
+}
+
+}  // namespace
 
 EvaluationOptions adaptation_evaluation(const AdaptationOptions& o) {
   EvaluationOptions e;
@@ -16,21 +27,24 @@ EvaluationOptions adaptation_evaluation(const AdaptationOptions& o) {
   return e;
 }
 
-void greedy_action(const CompiledPolicy& policy, EvaluatorScratch& scratch, const World& world,
+void greedy_action(const CompiledPolicy& policy, EvaluatorScratch& scratch, std::span<const float> state,
                    std::span<float> action) {
-  const auto y = policy.actor.evaluate(world.state(), scratch);
+  const auto y = policy.actor.evaluate(state, scratch);
   if (policy.snapshot.task == Task::ResourceLimits)
     std::copy(y.begin(), y.end(), action.begin());
   else
     action[0] = static_cast<float>(std::max_element(y.begin(), y.end()) - y.begin());
 }
 
-double reward_of(const PolicySnapshot& snapshot, const Pair& pair, const AdaptationOptions& o) {
+double reward_of(const PolicySnapshot& snapshot, const Pair& pair, const AdaptationOptions& o,
+                 const AugmentedState* augmented) {
   const CompiledPolicy policy(snapshot);
+  std::optional<AugmentedState> own;
+  if (augmented != nullptr) own = *augmented;
   EvaluatorScratch scratch;
   policy.actor.prepare(scratch);
   return mean_reward(pair, adaptation_evaluation(o), [&](const World& w, std::span<float> action) {
-    greedy_action(policy, scratch, w, action);
+    greedy_action(policy, scratch, own ? own->see(w) : w.state(), action);
   });
 }
 
@@ -38,21 +52,26 @@ AgentSpaces agent_spaces(Task task) {
   return {task, state_dim(task), action_dim(task)};
 }
 
-void live_one_episode(Agent& agent, const Pair& pair, int episode, std::uint64_t seed) {
+LivedEpisode live_one_episode(const PolicySnapshot& snapshot, const Pair& pair, int episode,
+                              std::uint64_t seed, const std::function<void(const Transition&)>& learn,
+                              AugmentedState* augmented) {
   const Task task = pair.task();
   Random chance = Random(seed).fork(static_cast<std::uint64_t>(episode));
   World world;
   world.reset(pair, chance.uniform(0, 30000), chance.next());
-  const CompiledPolicy policy(agent.snapshot());
+  const CompiledPolicy policy(snapshot);
   EvaluatorScratch scratch;
   policy.actor.prepare(scratch);
   const ExplorationSchedule& explore = policy.snapshot.exploration;
   std::array<float, kMaxActionDim> action{};
   const std::size_t width = task == Task::ResourceLimits ? kLimitsActionDim : 1;
+  LivedEpisode lived;
+  const auto see = [&] { return augmented != nullptr ? augmented->see(world) : world.state(); };
   for (int t = 0; t < kEpisodeSteps; ++t) {
     Transition x;
-    x.state.assign(world.state().begin(), world.state().end());
-    greedy_action(policy, scratch, world, action);
+    const auto before = see();
+    x.state.assign(before.begin(), before.end());
+    greedy_action(policy, scratch, x.state, action);
     if (task == Task::ResourceLimits) {
       for (std::size_t k = 0; k < width; ++k)
         action[k] = static_cast<float>(std::clamp(action[k] + explore.sigma * chance.normal(), -1.0, 1.0));
@@ -62,25 +81,43 @@ void live_one_episode(Agent& agent, const Pair& pair, int episode, std::uint64_t
     world.step({action.data(), width});
     x.action.assign(world.executed().begin(), world.executed().end());
     x.reward = world.reward();
-    x.next_state.assign(world.state().begin(), world.state().end());
-    static_cast<void>(agent.add(x));
-    agent.learn_online(1);
+    if (augmented != nullptr) augmented->record(world);
+    const auto after = see();
+    x.next_state.assign(after.begin(), after.end());
+    learn(x);
+    add_step(lived, world);
   }
+  return lived;
+}
+
+LivedEpisode live_one_episode(Agent& agent, const Pair& pair, int episode, std::uint64_t seed,
+                              AugmentedState* augmented) {
+  return live_one_episode(
+      agent.snapshot(), pair, episode, seed,
+      [&agent](const Transition& x) {
+        static_cast<void>(agent.add(x));
+        agent.learn_online(1);
+      },
+      augmented);
 }
 
 AdaptationCurve adapt_agent(Agent& agent, const Pair& pair, int episodes, std::uint64_t seed,
-                            const AdaptationOptions& o) {
-  AdaptationCurve curve{reward_of(agent.snapshot(), pair, o)};
+                            const AdaptationOptions& o, std::vector<LivedEpisode>* lived,
+                            AugmentedState* augmented) {
+  AdaptationCurve curve{reward_of(agent.snapshot(), pair, o, augmented)};
   for (int e = 0; e < episodes; ++e) {
-    live_one_episode(agent, pair, e, seed);
-    curve.push_back(reward_of(agent.snapshot(), pair, o));
+    const LivedEpisode l = live_one_episode(agent, pair, e, seed, augmented);
+    if (lived != nullptr) lived->push_back(l);
+    curve.push_back(reward_of(agent.snapshot(), pair, o, augmented));
   }
   return curve;
 }
 
 std::vector<AdaptationCurve> adapt_shared_policy(const SharedPolicy& policy,
                                                  std::span<const Pair* const> pairs, int episodes,
-                                                 const AdaptationOptions& o) {
+                                                 const AdaptationOptions& o,
+                                                 std::vector<std::vector<LivedEpisode>>* lived) {
+  if (lived != nullptr) lived->assign(pairs.size(), {});
   const Task task = policy.options().task;
   WorkerThreads workers(o.threads);
   constexpr std::size_t kKept = 5;  // newest episodes
@@ -124,12 +161,16 @@ std::vector<AdaptationCurve> adapt_shared_policy(const SharedPolicy& policy,
     }
     std::vector<float> outputs(pairs.size() * static_cast<std::size_t>(policy.options().outputs));
     std::vector<float> actions(pairs.size() * static_cast<std::size_t>(batch.action_size()));
+    if (lived != nullptr)
+      for (auto& l : *lived) l.emplace_back();
     for (int t = 0; t < kEpisodeSteps; ++t) {
       policy.evaluate(batch.states(), rows, contexts, outputs);
       to_actions(task, outputs, actions);
       recorder.begin(batch);
       batch.step(actions);
       recorder.end(batch);
+      for (std::size_t i = 0; lived != nullptr && i < pairs.size(); ++i)
+        add_step((*lived)[i].back(), batch.world(i));
     }
     for (std::size_t i = 0; i < pairs.size(); ++i) known[i].push_back(recorder.take(i));
   }

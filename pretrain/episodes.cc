@@ -48,6 +48,26 @@ Recorded Recorder::take(std::size_t i) {
   return std::exchange(recorded_[i], {});
 }
 
+double mean_reward_of(const Recorded& recorded) {
+  const std::size_t f = recorded.rows.size() / size_of(recorded.steps);
+  double sum = 0;
+  for (std::size_t i = f - 1; i < recorded.rows.size(); i += f) sum += recorded.rows[i];
+  return sum / recorded.steps;
+}
+
+Trajectory trajectory_of(const Recorded& recorded, Task task) {
+  const auto f = static_cast<std::ptrdiff_t>(step_features(task)), s = std::ptrdiff_t{state_dim(task)};
+  Trajectory t(size_of(recorded.steps));
+  auto row = recorded.rows.begin();
+  for (TrajectoryStep& x : t) {
+    x.state.assign(row, row + s);
+    x.action.assign(row + s, row + f - 1);
+    x.reward = row[f - 1];
+    row += f;
+  }
+  return t;
+}
+
 Sequences sequences_of(std::span<const Recorded* const> recordings, int features) {
   Sequences s;
   s.features = features;

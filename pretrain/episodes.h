@@ -39,6 +39,12 @@ class Recorder {
   std::vector<Recorded> recorded_;
 };
 
+/// Per step. REQUIRES: it has a step.
+double mean_reward_of(const Recorded& recorded);
+
+/// The same as meta/flash.h takes it.
+Trajectory trajectory_of(const Recorded& recorded, Task task);
+
 /// Recordings of one pair as an encoder's input, padded to the longest.
 Sequences sequences_of(std::span<const Recorded* const> recordings, int features);
 

@@ -8,6 +8,7 @@
 
 #include "core/random.h"
 #include "pretrain/episodes.h"
+#include "pretrain/imitation_progress.h"
 #include "sim/oracle.h"
 
 namespace flash {
@@ -98,15 +99,25 @@ class Imitation {
     }
   }
 
-  SharedPolicy run(const std::function<void(const ImitationProgress&)>& progress) {
+  Result<SharedPolicy> run(const std::function<void(const ImitationProgress&)>& progress) {
+    FLASH_TRY(ImitationFile file, ImitationFile::open(o_, pairs_.size(), task_));
     const auto start = std::chrono::steady_clock::now();
     for (int round = 0; round < o_.rounds; ++round) {
       ImitationProgress p{round + 1, o_.rounds, 0, 0, 0};
+      if (round > 0 && round <= file.rounds()) {
+        FLASH_TRY(policy_, file.after(round));
+      }
       p.reward = act(round);
       if (round == 0) measure_scale();
-      p.loss = learn(round);
+      if (round >= file.rounds()) {
+        p.loss = learn(round);
+        FLASH_CHECK(file.add(policy_));
+      }
       p.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       if (progress) progress(p);
+    }
+    if (file.rounds() == o_.rounds) {
+      FLASH_TRY(policy_, file.after(o_.rounds));
     }
     return std::move(policy_);
   }

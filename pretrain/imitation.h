@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "meta/shared_policy.h"
 #include "sim/pool.h"
@@ -25,6 +26,9 @@ struct ImitationOptions {
   double rate = 2e-3;  // falls to a tenth, as a cosine
   std::uint64_t seed = 1;
   int threads = 2;
+  /// Where the policies of all rounds are kept; a file that is there already is gone on from: what they saw
+  /// is simulated again, what they learned is not learned again, and the result is the same. Empty: none.
+  std::string progress_file;
   SharedPolicyOptions policy;  // task, sizes and conditioning are filled here
 };
 
@@ -35,7 +39,8 @@ struct ImitationProgress {
   double seconds = 0;  // since the start
 };
 
-/// REQUIRES: all pairs are of one task. EINVAL: an option that is not possible, named.
+/// REQUIRES: all pairs are of one task. EINVAL: an option that is not possible, or a progress file of another
+/// run, named.
 Result<SharedPolicy> imitate_oracle(const Pool& pool, const ImitationOptions& options,
                                     const std::function<void(const ImitationProgress&)>& progress);
 

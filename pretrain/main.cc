@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +16,7 @@
 
 #include "agents/agent.h"
 #include "core/tensor_file.h"
+#include "pretrain/flash_recipe.h"
 #include "pretrain/imitation.h"
 #include "pretrain/scoring.h"
 #include "sim/pool.h"
@@ -26,11 +29,15 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr std::uint64_t kUnseen = 0x0b5e55edULL;  // the unseen pool's seed beside the user's
 
+enum class RecipeKind : std::uint8_t { Ours, Flash };
+
 struct Options {
   PoolOptions pool;
+  RecipeKind recipe = RecipeKind::Ours;
   ImitationOptions imitation;
+  FlashPretraining flash;
   std::size_t unseen = 50;
-  std::string out, json;
+  std::string out, json, resume;
   bool help = false;
 };
 
@@ -45,6 +52,12 @@ Parsed<Conditioning> parse_conditioning(std::string_view text) {
   return UsageError{"unknown conditioning '" + std::string(text) + "' (none, embedding, given)"};
 }
 
+Parsed<RecipeKind> parse_recipe(std::string_view text) {
+  if (text == "ours") return RecipeKind::Ours;
+  if (text == "flash") return RecipeKind::Flash;
+  return UsageError{"unknown recipe '" + std::string(text) + "' (ours, flash)"};
+}
+
 Applied int_into(int& out, std::string_view text, std::uint64_t low, std::uint64_t high) {
   std::uint64_t value = 0;
   if (auto error = integer_into(value, low, high)(text)) return error;
@@ -56,6 +69,8 @@ std::vector<OptionRow> option_rows(Options& o) {
   std::vector<OptionRow> rows;
   rows.push_back({"--task", "TASK", "resource-limits (default) or cpu-frequency",
                   parsed_into<Task>(o.pool.task, parse_task)});
+  rows.push_back({"--recipe", "NAME", "ours (default): learned from the oracle; flash: the paper's",
+                  parsed_into<RecipeKind>(o.recipe, parse_recipe)});
   rows.push_back(
       {"--pairs", "N", "how many pairs to learn from (default 200)", [&o](std::string_view v) -> Applied {
          std::uint64_t n = 0;
@@ -70,13 +85,17 @@ std::vector<OptionRow> option_rows(Options& o) {
   rows.push_back({"--pool", "KIND",
                   "of what is drawn: drawn (default), or hidden: pairs differ in what the state cannot tell",
                   parsed_into<PoolKind>(o.pool.kind, parse_pool_kind)});
-  rows.push_back({"--conditioning", "KIND", "embedding (default), none, or given: the true parameters",
+  rows.push_back({"--episodes", "N", "flash: per pair (default 320)",
+                  [&o](std::string_view v) { return int_into(o.flash.options.episodes, v, 1, 1000000); }});
+  rows.push_back({"--worlds", "N", "flash: episodes of a pair at once (default 16)",
+                  [&o](std::string_view v) { return int_into(o.flash.options.worlds, v, 1, 256); }});
+  rows.push_back({"--conditioning", "KIND", "ours: embedding (default), none, or given: the true parameters",
                   parsed_into<Conditioning>(o.imitation.conditioning, parse_conditioning)});
-  rows.push_back({"--rounds", "N", "of acting and learning (default 10)",
+  rows.push_back({"--rounds", "N", "ours: of acting and learning (default 10)",
                   [&o](std::string_view v) { return int_into(o.imitation.rounds, v, 1, 1000); }});
-  rows.push_back({"--steps", "N", "per round and pair (default 200)",
+  rows.push_back({"--steps", "N", "ours: per round and pair (default 200)",
                   [&o](std::string_view v) { return int_into(o.imitation.steps, v, 100, 100000); }});
-  rows.push_back({"--updates", "N", "per round (default 600)",
+  rows.push_back({"--updates", "N", "ours: per round (default 600)",
                   [&o](std::string_view v) { return int_into(o.imitation.updates, v, 1, 1000000); }});
   rows.push_back({"--threads", "N", "for simulation (default 2)",
                   [&o](std::string_view v) { return int_into(o.imitation.threads, v, 1, 256); }});
@@ -87,10 +106,57 @@ std::vector<OptionRow> option_rows(Options& o) {
                     o.unseen = n;
                     return std::nullopt;
                   }});
+  rows.push_back({"--resume", "FILE", "progress is kept there, and gone on from where it is there already",
+                  text_into(o.resume)});
   rows.push_back({"--out", "FILE", "where the model goes", text_into(o.out)});
   rows.push_back({"--json", "FILE", "where the figures go; - is standard output", text_into(o.json)});
   rows.push_back({"--help", "", "this text", flag_into(o.help)});
   return rows;
+}
+
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+/// What was learned, by whichever recipe.
+struct Learned {
+  std::optional<SharedPolicy> ours;
+  std::optional<TaskModel> flash;
+  TensorFile file() const { return ours ? ours->checkpoint() : to_tensor_file(*flash); }
+};
+
+Result<Learned> learn(const Options& o, const Pool& pool) {
+  Learned learned;
+  if (o.recipe == RecipeKind::Flash) {
+    FlashPretraining how = o.flash;
+    how.options.seed = o.pool.seed;
+    how.options.threads = o.imitation.threads;
+    how.progress = [](const FlashProgress& p) {
+      std::fprintf(stderr,
+                   "round %d of %d: reward %.3f (%+.3f to the rules), critic's loss %.4f, gradient of the "
+                   "embedding %.2e, %.0f s, "
+                   "about %.0f s to go\n",
+                   p.round, p.rounds, p.reward, p.over_rules, p.critic_loss, p.gradient, p.seconds,
+                   p.seconds / (p.round - p.begun_at) * (p.rounds - p.round));
+    };
+    how.checkpoint = o.resume;
+    if (std::filesystem::exists(o.resume)) how.resume = o.resume;
+    FLASH_TRY(learned.flash, pretrain_flash(pool, how));
+    return learned;
+  }
+  ImitationOptions how = o.imitation;
+  how.progress_file = o.resume;
+  FLASH_TRY(learned.ours, imitate_oracle(pool, how, [](const ImitationProgress& p) {
+              std::fprintf(
+                  stderr, "round %d of %d: reward %.3f, %.4f lost per decision, %.0f s, about %.0f s to go\n",
+                  p.round, p.rounds, p.reward, p.loss, p.seconds, p.seconds / p.round * (p.rounds - p.round));
+            }));
+  return learned;
 }
 
 int run(const Options& o) {
@@ -105,17 +171,17 @@ int run(const Options& o) {
   std::cerr << "learning " << to_string(o.pool.task) << " from " << pool->pairs.size() << " pairs with "
             << computes << '\n';
   const auto start = std::chrono::steady_clock::now();
-  auto policy = imitate_oracle(*pool, o.imitation, [](const ImitationProgress& p) {
-    std::fprintf(stderr, "round %d of %d: reward %.3f, %.4f lost per decision, %.0f s, about %.0f s to go\n",
-                 p.round, p.rounds, p.reward, p.loss, p.seconds, p.seconds / p.round * (p.rounds - p.round));
-  });
+  const double cpu_before = cpu_seconds();
+  auto learned = learn(o, *pool);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!policy) {
-    std::cerr << "flash-pretrain: " << policy.error().message() << '\n';
+  const double cpu = cpu_seconds() - cpu_before;
+  if (!learned) {
+    std::cerr << "flash-pretrain: " << learned.error().message() << '\n';
     return kExitFailure;
   }
+  std::fprintf(stderr, "learned in %.0f s, %.0f s of CPU time\n", seconds, cpu);
   if (!o.out.empty()) {
-    if (auto written = write_tensor_file(o.out, policy->checkpoint()); !written) {
+    if (auto written = write_tensor_file(o.out, learned->file()); !written) {
       std::cerr << "flash-pretrain: " << written.error().message() << '\n';
       return kExitFailure;
     }
@@ -126,10 +192,12 @@ int run(const Options& o) {
                                 {"pool", to_string(o.pool.kind)},
                                 {"pairs", pool->pairs.size()},
                                 {"seed", o.pool.seed},
+                                {"recipe", o.recipe == RecipeKind::Flash ? "flash" : "ours"},
                                 {"conditioning", to_string(o.imitation.conditioning)},
                                 {"threads", o.imitation.threads},
                                 {"computes", computes},
-                                {"seconds", seconds}};
+                                {"seconds", seconds},
+                                {"cpu_seconds", cpu}};
   if (o.unseen > 0) {
     PoolOptions unseen = o.pool;
     unseen.pairs = o.unseen;
@@ -144,8 +212,17 @@ int run(const Options& o) {
     }
     const Scoring scoring(*others, {10, o.pool.seed + 1, o.imitation.threads});
     std::vector<Scored> all = scoring.yardsticks();
-    all.push_back(scoring.at_once("at_once", *policy));
-    all.push_back(scoring.after_one_episode("after_one_episode", *policy));
+    if (learned->ours) {
+      all.push_back(scoring.at_once("at_once", *learned->ours));
+      all.push_back(scoring.after_one_episode("after_one_episode", *learned->ours));
+    } else {
+      auto scored = scoring.after_one_episode("after_one_episode", *learned->flash);
+      if (!scored) {
+        std::cerr << "flash-pretrain: " << scored.error().message() << '\n';
+        return kExitFailure;
+      }
+      all.push_back(*std::move(scored));
+    }
     for (const Scored& s : all) {
       const Interval reward = interval_of(s.reward), score = interval_of(s.score);
       out["unseen"][s.name] = {{"reward", reward}, {"score", score}};

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "pretrain/episodes.h"
+#include "pretrain/flash_agent.h"
 #include "sim/batch.h"
 #include "sim/oracle.h"
 
@@ -74,6 +74,33 @@ Scored Scoring::at_once(const std::string& name, const SharedPolicy& policy) con
   return scored(name, policy, nothing);
 }
 
+std::vector<Recorded> Scoring::first_episodes() const {
+  EpisodeOptions o;
+  o.offset_s = kOffset / 2;
+  o.seed = options_.seed + 1;
+  o.threads = options_.threads;
+  return fallback_episodes(pairs_, o);
+}
+
+Result<Scored> Scoring::after_one_episode(const std::string& name, const TaskModel& model) const {
+  const std::vector<Recorded> first = first_episodes();
+  std::vector<PolicySnapshot> policies;
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    FLASH_TRY(FlashAgent agent, FlashAgent::create(model, pairs_[i]->task(), {}));
+    FLASH_CHECK(agent.insert(first[i]));
+    FLASH_TRY(PolicySnapshot policy, agent.snapshot());
+    policies.push_back(std::move(policy));
+  }
+  std::vector<double> rewards(pairs_.size());
+  WorkerThreads workers(options_.threads);
+  workers.run(pairs_.size(), [&](std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i)
+      rewards[i] =
+          reward_of(policies[i], *pairs_[i], {options_.episodes, options_.threads, options_.seed - 1});
+  });
+  return with_scores(name, std::move(rewards));
+}
+
 Scored Scoring::after_one_episode(const std::string& name, const SharedPolicy& policy) const {
   std::vector<float> contexts;
   switch (policy.options().conditioning) {
@@ -84,11 +111,7 @@ Scored Scoring::after_one_episode(const std::string& name, const SharedPolicy& p
         contexts.insert(contexts.end(), p->true_params().begin(), p->true_params().end());
       break;
     case Conditioning::Embedding: {
-      EpisodeOptions o;
-      o.offset_s = kOffset / 2;
-      o.seed = options_.seed + 1;
-      o.threads = options_.threads;
-      const std::vector<Recorded> episodes = fallback_episodes(pairs_, o);
+      const std::vector<Recorded> episodes = first_episodes();
       std::vector<Sequences> sequences;
       for (const Recorded& r : episodes) {
         const Recorded* one = &r;

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "core/interval.h"
+#include "meta/checkpoint.h"
 #include "meta/shared_policy.h"
+#include "pretrain/episodes.h"
 #include "sim/pool.h"
 
 namespace flash {
@@ -39,11 +41,14 @@ class Scoring {
   /// With what a node knows after one episode under the rule-based controller (AWARE's INITIALIZED stage): an
   /// embedding of that episode, or the true parameters where the policy is conditioned on them.
   Scored after_one_episode(const std::string& name, const SharedPolicy& policy) const;
+  /// The same of FLASH's recipe. EINVAL: a model that does not fit the pairs' task.
+  Result<Scored> after_one_episode(const std::string& name, const TaskModel& model) const;
   /// one - other, pair by pair.
   static Interval gain(const Scored& one, const Scored& other);
 
  private:
   Scored scored(const std::string& name, const SharedPolicy& policy, std::span<const float> contexts) const;
+  std::vector<Recorded> first_episodes() const;
   Scored with_scores(std::string name, std::vector<double> rewards) const;
 
   ScoringOptions options_;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "core/random.h"
 #include "workloads/application.h"
+#include "workloads/trace.h"
 
 namespace flash {
 namespace {
@@ -67,6 +69,75 @@ void hide(Application& a, const Environment& e, Random random) {
   a.trace = "sine:" + number_text(least) + "," + number_text(most) + "," + number_text(period_s);
 }
 
+Error einval(std::string message) {
+  return Error(std::errc::invalid_argument, std::move(message));
+}
+
+/// How a row's trace is spelt, and its mean rate.
+struct RecordedLoad {
+  std::string text;
+  double mean = 0;
+};
+
+/// The file's loads, at most `most`; rows without a request are left out.
+Result<void> add_loads(const std::string& path, std::size_t most, std::vector<RecordedLoad>& loads) {
+  if (path.find(',') != std::string::npos) return einval(path + ": a trace's path has no comma");
+  std::ifstream in(path);
+  std::string header;
+  if (!in || !std::getline(in, header))
+    return Error(std::errc::no_such_file_or_directory, path + ": cannot be read");
+  while (!header.empty() && header.back() == '\r') header.pop_back();
+  const auto add = [&](const std::string& text) -> std::string {
+    auto trace = Trace::parse(text);
+    if (auto* error = std::get_if<UsageError>(&trace)) return std::move(error->message);
+    const double mean = std::get<Trace>(trace).mean_rate();
+    if (mean > 0) loads.push_back({text, mean});
+    return {};
+  };
+  if (header.starts_with("HashOwner,HashApp,HashFunction,") || header.starts_with("app,func,")) {
+    const std::size_t before = loads.size();
+    std::string wrong;
+    for (std::uint64_t row = 1; loads.size() - before < most && wrong.empty(); ++row)
+      wrong = add("azure:" + path + ",row=" + std::to_string(row));
+    if (loads.size() == before) return einval(wrong);
+    return {};
+  }
+  std::vector<std::string> columns;
+  std::istringstream words(header);
+  for (std::string word; std::getline(words, word, ',');) columns.push_back(word);
+  if (columns.size() < 2) return einval(path + ": neither a trace of Azure Functions nor a series of counts");
+  const bool named = std::find(columns.begin(), columns.end(), "requests") != columns.end();
+  const std::string wrong = add("series:" + path + ",column=" + (named ? "requests" : columns[1]) +
+                                ",step_s=" + (columns[0] == "second" ? "1" : "60"));
+  if (!wrong.empty()) return einval(wrong);
+  return {};
+}
+
+Result<void> replace_traces(std::vector<Application>& applications, const std::string& path) {
+  std::vector<std::string> files;
+  std::error_code not_a_folder;
+  if (std::filesystem::is_directory(path, not_a_folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path, not_a_folder))
+      if (entry.path().extension() == ".csv") files.push_back(entry.path().string());
+    std::sort(files.begin(), files.end());
+    if (files.empty()) return einval(path + ": no .csv file in it");
+  } else {
+    files.push_back(path);
+  }
+  std::vector<RecordedLoad> loads;
+  for (const std::string& file : files) FLASH_CHECK(add_loads(file, applications.size(), loads));
+  if (loads.empty()) return einval(path + ": no row has a request");
+  for (std::size_t i = 0; i < applications.size(); ++i) {
+    Application& a = applications[i];
+    const RecordedLoad& load = loads[i % loads.size()];
+    auto own = Trace::parse(a.trace);
+    if (auto* error = std::get_if<UsageError>(&own)) return einval(a.name + ": " + error->message);
+    const double scale = std::clamp(std::get<Trace>(own).mean_rate() / load.mean, 1e-6, 1e6);
+    a.trace = load.text + ",scale=" + number_text(scale);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view to_string(PoolKind kind) {
@@ -92,6 +163,8 @@ Result<Pool> make_pool(const PoolOptions& o) {
     for (std::size_t i = 0; i < applications.size(); ++i)
       hide(applications[i], environments[i % environments.size()],
            Random(o.seed).fork(i).fork(kHiddenApplication));
+  if (applications.size() > o.pairs) applications.resize(o.pairs);
+  if (!o.traces.empty()) FLASH_CHECK(replace_traces(applications, o.traces));
   Pool pool;
   pool.pairs.reserve(o.pairs);
   for (std::size_t i = 0; i < o.pairs; ++i) {

@@ -32,6 +32,11 @@ struct PoolOptions {
   std::string apps, envs;
   RewardKind reward = RewardKind::Default;
   PoolKind kind = PoolKind::Drawn;  // of what is drawn; files are taken as they are
+  // Recorded loads (workloads/trace_file.h): a file, or a folder of .csv files, whose rows replace the
+  // applications' traces in turn. The shape is theirs, the mean rate stays the application's. Of a series the
+  // column is "requests", else the second; a row lasts a second where the first column is so named, else a
+  // minute.
+  std::string traces;
 };
 
 struct Pool {

@@ -63,13 +63,15 @@ TEST_F(MetaBench, RefusesWhatItCannotRead) {
 
 TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
   const auto run = run_bench(
-      "adapt --pairs 4 --unseen 2 --budget 1 --converged 2 --rounds 1 --updates 20 --threads 1 --json");
+      "adapt --quick --pairs 3 --unseen 2 --budget 2 --converged 3 --sources 1 --rounds 1 --updates 20 "
+      "--episodes 32 --threads 2 --models " +
+      folder() + " --json");
   ASSERT_EQ(run.status, 0) << run.text;
   const auto& j = run.json;
-  for (const char* name : {"ours", "shared", "true_params", "scratch", "tl", "converged", "random", "rule",
-                           "best_fixed", "oracle"}) {
+  for (const char* name : {"flash", "ours", "shared", "true_params", "scratch", "tl", "tl_plus", "converged",
+                           "random", "rule", "best_fixed", "oracle"}) {
     ASSERT_TRUE(j["methods"].contains(name)) << name;
-    for (const char* key : {"score", "reward", "reward_drop_pct"}) {
+    for (const char* key : {"score", "reward", "reward_drop_pct", "episodes_to_converge"}) {
       const auto& v = j["methods"][name][key];
       EXPECT_LE(v["lo"].get<double>(), v["mean"].get<double>()) << name << ' ' << key;
       EXPECT_LE(v["mean"].get<double>(), v["hi"].get<double>()) << name << ' ' << key;
@@ -77,8 +79,17 @@ TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
   }
   EXPECT_DOUBLE_EQ(j["methods"]["random"]["score"]["mean"].get<double>(), 0);
   EXPECT_DOUBLE_EQ(j["methods"]["oracle"]["score"]["mean"].get<double>(), 1);
-  EXPECT_LE(j["methods"]["scratch"]["episodes_to_converge"]["mean"].get<double>(), 1);
+  EXPECT_LE(j["methods"]["scratch"]["episodes_to_converge"]["mean"].get<double>(), 2);
+  EXPECT_GE(j["methods"]["ours"]["episodes_to_converge"]["mean"].get<double>(), 1) << "the rules' episode";
+  EXPECT_GT(j["methods"]["tl"]["adaptation"]["slo_preservation"]["mean"].get<double>(), 0);
+  for (const char* name : {"flash", "ours", "tl_plus"}) EXPECT_TRUE(j["speed_up_over_tl"].contains(name));
+  for (const char* name : {"ours_over_shared", "true_params_over_shared"})
+    EXPECT_TRUE(j["gain"].contains(name)) << name;
   EXPECT_EQ(run_bench("adapt --task make-coffee").status, 2);
+  std::ofstream(folder() + "/resource-limits.shared.model") << "no model";
+  const auto broken = run_bench("adapt --quick --pairs 2 --unseen 2 --models " + folder() + " --json");
+  EXPECT_EQ(broken.status, 1);
+  EXPECT_THAT(broken.text, HasSubstr("resource-limits.shared.model"));
   const auto absent = run_bench("adapt --apps " + folder() + "/absent.json --unseen 2 --json");
   EXPECT_EQ(absent.status, 1);
   EXPECT_THAT(absent.text, HasSubstr("absent.json"));

@@ -1,6 +1,8 @@
 // Pretraining from the oracle on a small pool (label learning: fixed seeds).
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "pretrain/imitation.h"
 #include "pretrain/scoring.h"
 
@@ -28,6 +30,35 @@ TEST(Imitation, AFewRoundsBeatTheRulesOnUnseenPairsOfLimits) {
 
 TEST(Imitation, AFewRoundsBeatTheRulesOnUnseenPairsOfFrequency) {
   EXPECT_GT(interval_of(learned(Task::CpuFrequency).score).mean, 0.3);
+}
+
+TEST(Imitation, AnInterruptedRunGoesOnAndEndsWhereTheOtherDoes) {
+  const std::string file = ::testing::TempDir() + "imitation_test.progress";
+  std::filesystem::remove(file);
+  const Pool pool = *make_pool({.pairs = 3, .seed = 1});
+  ImitationOptions o;
+  o.rounds = 3;
+  o.steps = 100;
+  o.updates = 20;
+  const auto through = imitate_oracle(pool, o, nullptr);
+  ASSERT_TRUE(through);
+  o.progress_file = file;
+  struct Interruption {};
+  EXPECT_THROW(static_cast<void>(imitate_oracle(pool, o,
+                                                [](const ImitationProgress& p) {
+                                                  if (p.round == 2) throw Interruption();
+                                                })),
+               Interruption);
+  const auto resumed = imitate_oracle(pool, o, nullptr);
+  ASSERT_TRUE(resumed) << resumed.error().message();
+  EXPECT_EQ(encode(resumed->checkpoint()), encode(through->checkpoint()));
+  const auto again = imitate_oracle(pool, o, nullptr);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(encode(again->checkpoint()), encode(through->checkpoint())) << "nothing was left to do";
+  o.updates = 21;
+  const auto refused = imitate_oracle(pool, o, nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("updates"), std::string::npos) << refused.error().message();
 }
 
 TEST(Imitation, RefusesWhatItCannotLearnFrom) {

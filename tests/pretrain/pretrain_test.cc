@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "meta/shared_policy.h"
+#include "pretrain/augmented_state.h"
 #include "pretrain/episodes.h"
 #include "pretrain/scoring.h"
 #include "sim/pool.h"
+#include "workloads/trace.h"
 
 namespace flash {
 namespace {
@@ -36,6 +39,51 @@ TEST(Pool, AFileThatIsMissingOrWrongIsNamed) {
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message().find(path), std::string::npos) << wrong.error().message();
   EXPECT_NE(wrong.error().message().find("colour"), std::string::npos) << wrong.error().message();
+}
+
+TEST(Pool, RecordedLoadsReplaceTheTracesAndKeepTheMeanRate) {
+  const std::string folder = ::testing::TempDir() + "pool_test_traces";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/a.csv") << "HashOwner,HashApp,HashFunction,Trigger,1,2,3,4\n"
+                                      "o,a,idle,http,0,0,0,0\n"
+                                      "o,a,busy,http,60,120,60,120\n";
+  std::ofstream(folder + "/b.csv") << "minute,requests\n0,10\n1,30\n";
+  const Pool own = *make_pool({.pairs = 3, .seed = 4});
+  const auto pool = make_pool({.pairs = 3, .seed = 4, .traces = folder});
+  ASSERT_TRUE(pool) << pool.error().message();
+  const auto mean = [](const Pair& p, double length_s) {
+    double sum = 0;
+    for (double t = 0.5; t < length_s; ++t) sum += p.rate_at(t) / length_s;
+    return sum;
+  };
+  const double before = std::get<Trace>(Trace::parse(own.pairs[0].application().trace)).mean_rate();
+  EXPECT_NEAR(mean(pool->pairs[0], 240), before, 0.01 * before) << pool->pairs[0].application().trace;
+  EXPECT_NEAR(pool->pairs[0].rate_at(90), 2 * pool->pairs[0].rate_at(30), 1e-9) << "the shape is the file's";
+  EXPECT_NEAR(pool->pairs[1].rate_at(90), 3 * pool->pairs[1].rate_at(30), 1e-9) << "the second file's";
+  std::ofstream(folder + "/c.csv") << "minute\n1\n";
+  const auto wrong = make_pool({.pairs = 3, .seed = 4, .traces = folder});
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message().find("c.csv"), std::string::npos) << wrong.error().message();
+  EXPECT_FALSE(make_pool({.traces = folder + "/absent.csv"}));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(LoadForecast, FollowsASeriesThatItsOwnPastTells) {
+  // The change is half of the one before and a little noise: the forecast must beat "as now".
+  LoadForecast forecast;
+  Random chance(3);
+  double rate = 100, change = 0, error = 0, naive = 0;
+  for (int t = 0; t < 400; ++t) {
+    if (t > 100) {
+      const double next = rate + 0.8 * change;
+      error += std::abs(forecast.next() - next);
+      naive += std::abs(rate - next);
+    }
+    change = 0.8 * change + chance.normal();
+    rate += change;
+    forecast.add(rate);
+  }
+  EXPECT_LT(error, 0.5 * naive);
 }
 
 TEST(Episodes, ARecordingHoldsTheStateBeforeTheActionInForceAndItsReward) {

@@ -1,0 +1,128 @@
+#include "bench/adapt_summary.h"
+
+#include <algorithm>
+
+#include "core/interval.h"
+#include "core/random.h"
+
+namespace flash::bench {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kConverged = 0.95;  // of the reference score
+constexpr int kResamples = 2000;
+constexpr const char* kOrder[] = {"flash",   "ours",      "shared", "true_params", "scratch", "tl",
+                                  "tl_plus", "converged", "rule",   "best_fixed",  "oracle",  "random"};
+
+/// Ratio of means over pairs, with the 2.5 % and 97.5 % quantiles of resampled pairs.
+Interval ratio(const std::vector<double>& above, const std::vector<double>& below, std::uint64_t seed) {
+  const std::size_t n = above.size();
+  const auto of = [&](auto&& pick) {
+    double a = 0, b = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t k = pick(i);
+      a += above[k], b += below[k];
+    }
+    return a / b;
+  };
+  Random chance(seed);
+  std::vector<double> drawn;
+  for (int r = 0; r < kResamples; ++r)
+    drawn.push_back(of([&](std::size_t) { return static_cast<std::size_t>(chance.below(n)); }));
+  std::sort(drawn.begin(), drawn.end());
+  return {of([](std::size_t i) { return i; }), drawn[kResamples / 40],
+          drawn[kResamples - 1 - kResamples / 40]};
+}
+
+}  // namespace
+
+std::size_t settled_from(const std::vector<double>& scores, double least) {
+  std::size_t first = scores.size();
+  while (first > 0 && scores[first - 1] >= least) --first;
+  return first;
+}
+
+ordered_json summarise(const AdaptRecord& record) {
+  const std::vector<AdaptationCurve>&random = record.ways.at("random").curves,
+        &oracle = record.ways.at("oracle").curves, &converged = record.ways.at("converged").curves;
+  const std::size_t pairs = random.size();
+  const auto score = [&](std::size_t i, double reward) {
+    return (reward - random[i][0]) / (oracle[i][0] - random[i][0]);
+  };
+  std::vector<double> reference(pairs, 0.0);
+  for (const auto& [name, way] : record.ways)
+    if (way.runnable)
+      for (std::size_t i = 0; i < pairs; ++i)
+        reference[i] = std::max(reference[i], score(i, way.curves[i].back()));
+
+  ordered_json out;
+  std::map<std::string, std::vector<double>> episodes;
+  for (const char* name : kOrder) {
+    const auto found = record.ways.find(name);
+    if (found == record.ways.end()) continue;
+    const Way& way = found->second;
+    std::vector<double> rewards, scores, first, drops, settled, used, kept;
+    std::vector<double>& until = episodes[name];
+    for (std::size_t i = 0; i < pairs; ++i) {
+      const AdaptationCurve& c = way.curves[i];
+      rewards.push_back(c.back());
+      scores.push_back(score(i, c.back()));
+      first.push_back(score(i, c.front()));
+      drops.push_back(100 * (converged[i][0] - c.front()) / converged[i][0]);
+      std::vector<double> along;
+      for (double r : c) along.push_back(score(i, r));
+      const std::size_t from = settled_from(along, kConverged * reference[i]);
+      settled.push_back(from < c.size() ? 1 : 0);
+      until.push_back(from < c.size() ? static_cast<double>(from) + way.before : record.budget + way.before);
+      if (i < way.lived.size() && !way.lived[i].empty()) {
+        double u = 0, s = 0;
+        for (const LivedEpisode& l : way.lived[i]) u += l.utilization, s += l.slo_preservation;
+        used.push_back(u / static_cast<double>(way.lived[i].size()));
+        kept.push_back(s / static_cast<double>(way.lived[i].size()));
+      }
+    }
+    for (std::size_t e = 0; pairs > 0 && way.curves[0].size() > 1 && e < way.curves[0].size(); ++e) {
+      std::vector<double> then;
+      for (std::size_t i = 0; i < pairs; ++i) then.push_back(score(i, way.curves[i][e]));
+      out["curves"][name].push_back(interval_of(then));
+    }
+    ordered_json& m = out["methods"][name];
+    m["score"] = interval_of(scores);
+    m["score_before"] = interval_of(first);
+    m["reward"] = interval_of(rewards);
+    m["reward_drop_pct"] = interval_of(drops);
+    m["episodes_to_converge"] = interval_of(until);
+    m["converged_share"] = interval_of(settled);
+    if (!used.empty()) {
+      m["adaptation"]["utilization"] = interval_of(used);
+      m["adaptation"]["slo_preservation"] = interval_of(kept);
+    }
+  }
+  const auto gain = [&](const char* key, const char* one, const char* other, bool before) {
+    const auto a = record.ways.find(one), b = record.ways.find(other);
+    if (a == record.ways.end() || b == record.ways.end()) return;
+    std::vector<double> d;
+    for (std::size_t i = 0; i < pairs; ++i)
+      d.push_back((before ? a->second.curves[i].front() : a->second.curves[i].back()) -
+                  b->second.curves[i].back());
+    out["gain"][key] = interval_of(d);
+  };
+  gain("ours_over_shared", "ours", "shared", false);
+  gain("ours_before_over_shared", "ours", "shared", true);
+  gain("true_params_over_shared", "true_params", "shared", false);
+  gain("ours_over_flash", "ours", "flash", false);
+  gain("ours_over_rule", "ours", "rule", false);
+  gain("ours_over_best_fixed", "ours", "best_fixed", false);
+  gain("flash_over_rule", "flash", "rule", false);
+  if (episodes.contains("tl"))
+    for (const char* name : {"flash", "ours", "tl_plus"}) {
+      if (!episodes.contains(name)) continue;
+      std::vector<double> own = episodes[name];
+      for (double& e : own) e = std::max(e, 1.0);
+      out["speed_up_over_tl"][name] = ratio(episodes["tl"], own, record.seed);
+    }
+  return out;
+}
+
+}  // namespace flash::bench
