@@ -81,7 +81,8 @@ Row label(const World& world, const Oracle& oracle) {
 
 struct PairData {
   std::vector<Row> rows;
-  std::vector<Recorded> recordings;
+  std::vector<Recorded> recordings;   // of the policies that acted
+  std::vector<Recorded> under_rules;  // episodes as a node begins with
 };
 
 class Imitation {
@@ -102,6 +103,7 @@ class Imitation {
   Result<SharedPolicy> run(const std::function<void(const ImitationProgress&)>& progress) {
     FLASH_TRY(ImitationFile file, ImitationFile::open(o_, pairs_.size(), task_));
     const auto start = std::chrono::steady_clock::now();
+    if (o_.conditioning == Conditioning::Embedding) live_under_rules();
     for (int round = 0; round < o_.rounds; ++round) {
       ImitationProgress p{round + 1, o_.rounds, 0, 0, 0};
       if (round > 0 && round <= file.rounds()) {
@@ -124,6 +126,19 @@ class Imitation {
 
  private:
   std::size_t width() const { return size_of(batch_.action_size()); }
+
+  void live_under_rules() {
+    constexpr int kEpisodes = 3;
+    Random chance = random_.fork(99);
+    EpisodeOptions o;
+    o.threads = o_.threads;
+    for (int e = 0; e < kEpisodes; ++e) {
+      o.offset_s = chance.uniform(0, 86400);
+      o.seed = chance.next();
+      std::vector<Recorded> lived = fallback_episodes(pairs_, o);
+      for (std::size_t i = 0; i < lived.size(); ++i) data_[i].under_rules.push_back(std::move(lived[i]));
+    }
+  }
 
   /// Every pair lives o_.steps steps; rows and recordings are kept. Mean reward per step.
   double act(int round) {
@@ -149,7 +164,7 @@ class Imitation {
     std::vector<Other> other;
     for (std::size_t i = 0; i < n; ++i) other.push_back({chance.fork(i).fork(7), 0, {}});
     double sum = 0;
-    const Oracle oracle;
+    const Oracle oracle({.futures = 2});
     for (int t = 0; t < o_.steps; ++t) {
       // As on a node: an embedding per episode.
       if (round > 0 && t % kEpisodeSteps == 0) contexts = contexts_of_all(chance.fork(1000 + size_of(t)));
@@ -192,19 +207,23 @@ class Imitation {
     to_actions(task_, outputs, actions);
   }
 
-  /// A random choice of a pair's recordings, each in part: nodes have seen a little, or much.
+  /// A random choice of a pair's recordings, each in part: nodes have seen a little, or much. Half of them
+  /// are of episodes under the rules, which is all that a node has seen at first.
   Sequences draw(const PairData& d, Random& chance) const {
     constexpr std::size_t kMostRecordings = 3;
+    constexpr int kShortest = 24, kLongest = kEpisodeSteps;
     std::vector<Recorded> parts;
-    const std::size_t count =
-        d.recordings.empty() || chance.uniform() < 0.1 ? 0 : 1 + chance.below(kMostRecordings);
+    const std::size_t count = chance.uniform() < 0.1 ? 0 : 1 + chance.below(kMostRecordings);
     for (std::size_t k = 0; k < count; ++k) {
-      const Recorded& r = d.recordings[chance.below(d.recordings.size())];
-      const int length = std::min(r.steps, 24 + static_cast<int>(chance.below(41)));
-      const auto from = chance.below(size_of(r.steps - length + 1));
+      const std::vector<Recorded>& from =
+          d.recordings.empty() || chance.uniform() < 0.5 ? d.under_rules : d.recordings;
+      const Recorded& r = from[chance.below(from.size())];
+      const int length =
+          std::min(r.steps, kShortest + static_cast<int>(chance.below(kLongest - kShortest + 1)));
+      const auto first = chance.below(size_of(r.steps - length + 1));
       const auto f = static_cast<std::ptrdiff_t>(step_features(task_));
-      parts.push_back({{r.rows.begin() + static_cast<std::ptrdiff_t>(from) * f,
-                        r.rows.begin() + (static_cast<std::ptrdiff_t>(from) + length) * f},
+      parts.push_back({{r.rows.begin() + static_cast<std::ptrdiff_t>(first) * f,
+                        r.rows.begin() + (static_cast<std::ptrdiff_t>(first) + length) * f},
                        length});
     }
     std::vector<const Recorded*> pointers;

@@ -225,7 +225,7 @@ int run(const Options& o) {
     }
     for (const Scored& s : all) {
       const Interval reward = interval_of(s.reward), score = interval_of(s.score);
-      out["unseen"][s.name] = {{"reward", reward}, {"score", score}};
+      out["unseen"][s.name] = {{"reward", reward}, {"score", score}, {"rewards", s.reward}};
       std::fprintf(stderr, "%-18s reward %.3f [%.3f, %.3f]  score %.3f [%.3f, %.3f]\n", s.name.c_str(),
                    reward.mean, reward.lo, reward.hi, score.mean, score.lo, score.hi);
     }
