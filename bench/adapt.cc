@@ -13,6 +13,7 @@
 #include "agents/agent.h"
 #include "bench/adapt_summary.h"
 #include "core/tensor_file.h"
+#include "meta/policy_model.h"
 #include "policy/action_space.h"
 #include "pretrain/adaptation.h"
 #include "pretrain/flash_agent.h"
@@ -124,7 +125,9 @@ class Adapt {
     const std::string path = file(name);
     if (std::filesystem::exists(path)) {
       FLASH_TRY(const TensorFile from, read_tensor_file(path));
-      auto restored = SharedPolicy::restore(from);
+      // What flash-learner reads has more beside it than the policy.
+      auto model = to_policy_model(from, std::string(to_string(o_.task)));
+      auto restored = SharedPolicy::restore(model ? model->policy : from);
       if (!restored) return Error(std::errc::invalid_argument, path + ": " + restored.error().message());
       const SharedPolicyOptions& p = restored->options();
       if (p.task != o_.task || p.conditioning != conditioning || p.state_dim != state_dim(o_.task) ||

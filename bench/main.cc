@@ -1,7 +1,9 @@
 // flash-bench: what flashd costs on this host, its simulator, and the way to the experiments that need
 // libtorch. flash-bench --help.
+#include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include "bench/calibrate_bench.h"
 #include "bench/commands.h"
 #include "bench/daemon_bench.h"
+#include "bench/live.h"
 #include "bench/program.h"
 #include "bench/report.h"
 #include "bench/sim_bench.h"
@@ -31,6 +34,7 @@ struct Arguments {
   SimOptions sim;
   CalibrateSimOptions calibrate;
   ReportOptions report;
+  LiveOptions live;
   bool soak = false;
   bool json = false;
   std::uint64_t ticks = 0;  // 0: as many as the kind of run asks for
@@ -190,6 +194,26 @@ int report(const Arguments& a) {
   return written ? 0 : failed(written.error());
 }
 
+std::vector<OptionRow> live_rows(Arguments& a) {
+  return {
+      {"--minutes", "N", "how long, 2 or more (default 30)", integer_into(a.live.minutes, 2, 100000)},
+      {"--seed", "S", "of applications, load and arrivals (default 20240513)",
+       integer_into(a.live.seed, 1, UINT64_MAX)},
+      {"--apps", "FILE", "a pool whose first three are taken (default: drawn by the seed)",
+       text_into(a.live.apps)},
+      {"--models", "DIR", "pretrained models (default: beside flash-bench, else /usr/share/flashd/models)",
+       text_into(a.live.models)},
+      json_row(a)};
+}
+
+std::atomic<bool> stopped = false;
+
+int live(Arguments& a) {
+  if (a.live.models.empty()) a.live.models = beside_or("models", "/usr/share/flashd/models");
+  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, [](int) { stopped = true; });
+  return print_measured(measure_live(a.live, stopped), a.json, print_keys<ordered_json>);
+}
+
 /// These link libtorch, this program does not: so that it can be installed without.
 struct Delegated {
   std::string_view name, help;
@@ -237,6 +261,8 @@ int run(char** argv, std::span<const std::string_view> words) {
        calibrate_rows(a),
        [&a] { return print_measured(calibrate_sim(a.calibrate), a.json, print_keys<ordered_json>); }},
       {"report", "one HTML page of the experiments' results", report_rows(a), [&a] { return report(a); }},
+      {"live", "real applications under fixed limits, the rules, and flashd with pretrained models (root)",
+       live_rows(a), [&a] { return live(a); }},
   };
   if (words.empty()) return wrong_usage("no command given", kHint);
   if (words[0] == "--help" || words[0] == "-h") {

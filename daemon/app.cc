@@ -391,7 +391,7 @@ void App::on_changed(TargetId id, AgentChange change) {
   if (!node_ || change.removed) return;
   const auto view = node_->loop().view(id);
   if (!view) return;
-  if (learner_ && change.added) learner_->agent_added(*view->target);
+  if (learner_ && change.added) learner_->agent_added(*view->target, view->rule->reward);
   if (change.added)
     log(LOG_INFO,
         "managing " + view->target->name + " by rule " + view->rule->name + " (" +
@@ -478,7 +478,7 @@ void App::configure_learner(Now now) {
   }
   const ControlLoop& loop = node_->loop();
   for (TargetId id : loop.agents())
-    if (const auto view = loop.view(id)) learner_->agent_added(*view->target);
+    if (const auto view = loop.view(id)) learner_->agent_added(*view->target, view->rule->reward);
 }
 
 // When the knobs are set: no decision waits for its record.

@@ -20,6 +20,7 @@
 #include "link/seqpacket.h"
 #include "policy/action_space.h"
 #include "policy/observation_space.h"
+#include "policy/reward.h"
 
 namespace flash {
 namespace {
@@ -597,7 +598,7 @@ void LearnerLink::process(Now now) {
   impl_->rearm();
 }
 
-void LearnerLink::agent_added(const Target& target) {
+void LearnerLink::agent_added(const Target& target, const RewardOptions& reward) {
   Impl& i = *impl_;
   const std::string name = agent_name(target.id);
   auto& agent = i.agents[name];
@@ -610,6 +611,7 @@ void LearnerLink::agent_added(const Target& target) {
   announce.state_dim = static_cast<std::uint32_t>(state_dim(announce.task));
   announce.action_dim = static_cast<std::uint32_t>(action_dim(announce.task));
   for (const StateEntry& entry : state_entries(announce.task)) announce.state_names.emplace_back(entry.name);
+  announce.reward = reward_words(reward, announce.task);
   if (!agent) {
     agent = std::make_unique<Impl::Agent>();
     agent->gone = true;

@@ -18,6 +18,7 @@
 #include "core/decision.h"
 #include "core/policy_snapshot.h"
 #include "core/result.h"
+#include "core/rule.h"
 #include "core/target.h"
 #include "core/time.h"
 #include "link/messages.h"
@@ -98,7 +99,7 @@ class LearnerLink {
   void process(Now now);
 
   /// Wire to LoopEvents::changed: added (again: what is announced may have changed), removed.
-  void agent_added(const Target& target);
+  void agent_added(const Target& target, const RewardOptions& reward = {});
   void agent_removed(TargetId id);
   /// Wire to LoopEvents::decided.
   void decided(const Target& target, const Decision& decision);

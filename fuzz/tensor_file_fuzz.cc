@@ -10,34 +10,9 @@
 #include "core/policy_snapshot.h"
 #include "core/tensor_file.h"
 #include "fuzz/require.h"
+#include "fuzz/sealed.h"
 
 namespace {
-
-constexpr std::size_t kPrefix = 12;  // magic and header length
-constexpr std::size_t kDigest = 32;
-
-std::string sealed(std::string_view bytes) {
-  std::string out = "FLASHTF1";
-  // The header ends at its last brace; where there is none, all is header.
-  std::string_view rest = bytes.substr(std::min(bytes.size(), kPrefix));
-  if (rest.size() >= kDigest) rest.remove_suffix(kDigest);
-  int depth = 0;
-  std::size_t header = rest.size();
-  for (std::size_t i = 0; i < rest.size(); ++i) {
-    depth += rest[i] == '{' ? 1 : rest[i] == '}' ? -1 : 0;
-    if (depth == 0 && rest[i] == '}') {
-      header = i + 1;
-      break;
-    }
-  }
-  for (int shift = 0; shift < 32; shift += 8) out += static_cast<char>((header >> shift) & 0xFF);
-  out += rest;
-  const std::string hex = flash::sha256_hex(out);
-  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  for (std::size_t i = 0; i < hex.size(); i += 2)
-    out += static_cast<char>(digit(hex[i]) * 16 + digit(hex[i + 1]));
-  return out;
-}
 
 void evaluate(const flash::CompiledNetwork& network, flash::EvaluatorScratch& scratch) {
   if (network.empty()) return;
@@ -74,6 +49,6 @@ void read(std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   read(bytes);
-  read(sealed(bytes));
+  read(flash::fuzz::sealed(bytes));
   return 0;
 }

@@ -31,6 +31,7 @@ Result<CheckpointHead> take_head(TensorFile& file) {
       return invalid(std::string("no number '") + name + "'");
     *field = meta[name].get<std::uint64_t>();
   }
+  head.local = meta.contains("local") && meta["local"] == true;
   file.meta.erase(kHead);
   return head;
 }
@@ -58,7 +59,8 @@ Result<void> Checkpoints::save(const CheckpointHead& head, TensorFile file) {
   file.meta[kHead] = {{"key", head.key},
                       {"version", head.version},
                       {"updates", head.updates},
-                      {"transitions", head.transitions}};
+                      {"transitions", head.transitions},
+                      {"local", head.local}};
   if (!distrusted_.contains(path)) {
     // A second name for the good one, put in place by rename: at no moment is there none.
     const std::string second = path + ".second";

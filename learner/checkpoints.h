@@ -24,6 +24,8 @@ struct CheckpointHead {
   std::uint64_t version = 0;      // of the last policy offered
   std::uint64_t updates = 0;      // in this lineage
   std::uint64_t transitions = 0;  // learned from in this lineage
+  /// What was learned here is offered, not the pretrained policy (any more).
+  bool local = false;
 };
 
 struct LoadedCheckpoint {

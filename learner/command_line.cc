@@ -7,9 +7,10 @@
 namespace flash::learner {
 namespace {
 
-constexpr std::array<OptionRow, 5> kOptions = {{
+constexpr std::array<OptionRow, 6> kOptions = {{
     {"socket", "PATH", "flashd's socket (default /run/flashd/learner.sock)"},
     {"state-directory", "DIR", "trajectories, checkpoints, policies (default /var/lib/flash-learner)"},
+    {"models", "DIR", "pretrained models that agents begin with (default /usr/share/flashd/models)"},
     {"flashd-user", "USER", "who may listen on the socket besides root and the own user (default: nobody)"},
     {"log-level", "LEVEL", "error, warning, notice, info or debug (default info)"},
     {"version", "", "print the version and end"},
@@ -60,6 +61,8 @@ Result<CommandLine> parse_command_line(std::span<const char* const> arguments) {
       line.socket = *value;
     } else if (row->name == "state-directory") {
       line.state_directory = *value;
+    } else if (row->name == "models") {
+      line.models = *value;
     } else if (row->name == "flashd-user") {
       line.flashd_user = *value;
     } else if (row->name == "log-level") {

@@ -18,6 +18,7 @@ struct CommandLine {
   Command command = Command::Run;
   std::string socket = "/run/flashd/learner.sock";
   std::string state_directory = "/var/lib/flash-learner";
+  std::string models = "/usr/share/flashd/models";
   std::string flashd_user;  // name or number; empty: root and this process's own
   int log_level = LOG_INFO;
 };

@@ -17,6 +17,7 @@ inline constexpr std::string_view kMessagePolicy = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c
 inline constexpr std::string_view kMessageCheckpoint = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e13";
 inline constexpr std::string_view kMessageStore = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e14";
 inline constexpr std::string_view kMessageLearning = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e15";
+inline constexpr std::string_view kMessageModel = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e16";
 
 struct EventField {
   std::string_view key;  // upper case, "FLASHD_AGENT"

@@ -289,6 +289,7 @@ int run(const CommandLine& line) {
 
   TrainerOptions trainer_options;
   trainer_options.clock = [] { return clock_now(CLOCK_MONOTONIC); };
+  trainer_options.models = PretrainedModels::load(line.models, say);
   Trainer trainer(std::move(trainer_options), std::move(*checkpoints), *store, say);
   Session session(std::move(options), *store, trainer, say, Random(random_seed()));
   Loop loop(session, trainer, *store, say);

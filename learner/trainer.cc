@@ -3,16 +3,15 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 
 #include "core/random.h"
+#include "learner/pupil.h"
 
 namespace flash {
 namespace {
 
-constexpr std::size_t kRecentUpdates = 64;                    // of which the median time is shown
 constexpr double kLossSmoothing = 0.05;                       // of the mean loss of a slice
 constexpr double kTries = 8;                                  // per life of a policy that was refused
 constexpr std::size_t kMaxOffer = link::kMaxMessage - 1024;   // what an Offer adds to the policy's bytes
@@ -36,41 +35,6 @@ bool same(const AgentOptions& a, const AgentOptions& b) {
 }
 
 }  // namespace
-
-struct Trainer::Pupil {
-  link::Announce announced;
-  RunId run = 0;
-  bool attached = false;  // announced in the present connection
-  std::unique_ptr<Agent> agent;
-  AgentOptions options;
-  bool hopeless = false;  // could not be built; said once
-
-  std::optional<link::Step> last;
-  Stage stage = Stage::Initialized;
-  bool stage_known = false;
-  std::uint64_t pending_offline = 0, pending_online = 0;
-
-  std::uint64_t version = 0, updates = 0, transitions = 0, episodes = 0;
-  std::uint64_t updates_at_offer = 0, updates_at_estimate = 0, saved_updates = 0, saved_version = 0;
-  bool offered = false;  // in the present connection
-  bool refused = false;  // and not changed since
-  Duration offered_at{}, saved_at{};
-  OffPolicyEstimate estimate;
-  std::string trouble;  // the last refusal or divergence, for Status
-
-  double loss = 0;
-  std::array<double, kRecentUpdates> update_us{};
-  std::size_t timed = 0;
-
-  double median_us() const {
-    std::vector<double> v(update_us.begin(),
-                          update_us.begin() + static_cast<std::ptrdiff_t>(std::min(timed, kRecentUpdates)));
-    if (v.empty()) return 0;
-    const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-    std::nth_element(v.begin(), middle, v.end());
-    return *middle;
-  }
-};
 
 Trainer::Trainer(TrainerOptions options, Checkpoints checkpoints, TrajectoryStore& store, Say say)
     : options_(std::move(options)),
@@ -144,6 +108,7 @@ void Trainer::announce(const link::Announce& agent, RunId run, Now now) {
   }
   p.announced = agent;
   p.attached = true;
+  choose_model(p);
   p.version = std::max(p.version, agent.model_version);
   // What flashd has in the seat needs no second offer; anything else is offered as soon as the stage is
   // known.
@@ -173,6 +138,7 @@ void Trainer::take(const link::Step& step, Now now) {
   Pupil* p = find(step.agent);
   if (!p) return;
   (void)now;
+  judge_pretrained(*p, step);
   if (p->stage != step.stage) {
     p->pending_offline = p->pending_online = 0;
     p->stage = step.stage;
@@ -181,7 +147,10 @@ void Trainer::take(const link::Step& step, Now now) {
   std::optional<Transition> transition;
   if (p->last) transition = transition_of(*p->last, step, p->announced.state_dim, action_size(p->announced));
   p->last = step;
-  if (step.end_of_episode) ++p->episodes;
+  if (step.end_of_episode) {
+    ++p->episodes;
+    p->episode_ended = true;
+  }
   if (transition && p->agent) {
     // Without an agent yet, the store has it: build() fills the replay from there.
     if (auto added = p->agent->add(*transition); !added) {
@@ -217,8 +186,8 @@ void Trainer::verdict(const link::Verdict& verdict) {
     return;
   }
   ++counters_.refused;
-  // Unless updates came after it was offered, the same policy would be refused again.
-  p->refused = verdict.version == p->version && p->updates == p->updates_at_offer;
+  // Unless it changed after it was offered, the same policy would be refused again.
+  p->refused = verdict.version == p->version && p->edition() == p->edition_at_offer;
   p->trouble = which + " was refused: " + verdict.reason;
   tell(LOG_WARNING, kMessagePolicy, *p, p->trouble);
 }
@@ -235,9 +204,12 @@ bool Trainer::behind(const Pupil& p, Now now) const {
 }
 
 bool Trainer::publish_due(const Pupil& p, Now now) const {
-  if (!p.attached || !p.agent || !p.stage_known || !p.agent->learned()) return false;
-  if (p.pending_offline > 0 && !behind(p, now)) return false;  // in the middle of a burst
-  const bool changed = p.updates != p.updates_at_offer;
+  if (!p.attached || !p.agent || !p.stage_known) return false;
+  if (!p.pretrained()) {
+    if (!p.agent->learned()) return false;
+    if (p.pending_offline > 0 && !behind(p, now)) return false;  // in the middle of a burst
+  }
+  const bool changed = p.edition() != p.edition_at_offer;
   const double since = seconds(now.mono - p.offered_at);
   // SERVING never changes it, and what was refused may be taken later (too many offers at once, the states of
   // late): without another try it would expire, and the fallback act under the name of SERVING for ever.
@@ -250,7 +222,7 @@ bool Trainer::publish_due(const Pupil& p, Now now) const {
 bool Trainer::needs_work(const Pupil& p, Now now) const {
   if (!p.attached || p.hopeless) return false;
   if (!p.agent || !same(p.options, agent_options(p.announced))) return true;
-  return p.pending_offline > 0 || p.pending_online > 0 || publish_due(p, now);
+  return p.pending_offline > 0 || p.pending_online > 0 || embed_due(p) || publish_due(p, now);
 }
 
 bool Trainer::has_work(Now now) const {
@@ -270,7 +242,10 @@ bool Trainer::work(Now now) {
     next_ = at->first + '\0';
     if (!p.agent || !same(p.options, agent_options(p.announced)))
       build(p, now);
-    else if ((p.pending_offline > 0 || p.pending_online > 0) && !(behind(p, now) && publish_due(p, now)))
+    else if (embed_due(p))
+      embed(p);
+    else if ((p.pending_offline > 0 || p.pending_online > 0) &&
+             !((behind(p, now) || p.pretrained()) && publish_due(p, now)))
       learn(p);
     else
       publish(p, now);
@@ -322,7 +297,8 @@ void Trainer::build(Pupil& p, Now now) {
     if (!warm) {
       tell(LOG_NOTICE, kMessageCheckpoint, p,
            "settings changed, learning starts again: " + restored.error().message());
-      p.updates = p.updates_at_offer = p.saved_updates = 0;
+      p.updates = p.saved_updates = 0;
+      p.edition_at_offer = p.edition();
     }
   } else {
     std::vector<std::string> problems;
@@ -340,6 +316,7 @@ void Trainer::build(Pupil& p, Now now) {
       warm = true;
       p.updates = p.saved_updates = c.head.updates;
       p.transitions = c.head.transitions;
+      p.local = c.head.local;
       p.saved_version = c.head.version;
       p.saved_at = now.mono;
     }
@@ -350,6 +327,7 @@ void Trainer::build(Pupil& p, Now now) {
     }
   }
   if (!warm) p.transitions = p.agent->transitions();
+  choose_model(p);
   if (!carried)
     tell(LOG_INFO, kMessageCheckpoint, p,
          (warm ? "goes on after " + std::to_string(p.updates) + " updates"
@@ -380,14 +358,17 @@ void Trainer::learn(Pupil& p) {
   if (report.updates == 0) return;
   const bool first = p.updates == 0;
   p.updates += report.updates;
-  p.refused = false;
+  if (!p.pretrained()) p.refused = false;
   p.update_us[p.timed++ % kRecentUpdates] = seconds(took) * 1e6 / static_cast<double>(report.updates);
   if (std::isfinite(report.critic_loss))
     p.loss = first ? report.critic_loss : p.loss + kLossSmoothing * (report.critic_loss - p.loss);
 }
 
 void Trainer::publish(Pupil& p, Now now) {
-  if (offline(p)) {
+  if (p.pretrained()) {
+    p.estimate = p.beginning->policy.estimate;
+    p.updates_at_estimate = ~std::uint64_t{0};  // not of what was learned here
+  } else if (offline(p)) {
     // Before the policy has ever acted: what the log says about it. An unchanged policy keeps its estimate.
     if (!p.estimate.given || p.updates_at_estimate != p.updates) {
       p.estimate = p.agent->estimate();
@@ -400,15 +381,16 @@ void Trainer::publish(Pupil& p, Now now) {
   // Whatever happens below, the next attempt waits its time.
   p.offered = true;
   p.offered_at = now.mono;
-  p.updates_at_offer = p.updates;
+  p.edition_at_offer = p.edition();
 
-  PolicySnapshot policy = p.agent->snapshot();
+  PolicySnapshot policy = p.pretrained() ? p.beginning->policy : p.agent->snapshot();
   policy.version = p.version + 1;
   policy.data_steps = p.transitions;
   policy.expires = now.wall + from_seconds(settings_.snapshot_lifetime_s);
   policy.estimate = p.estimate;
-  policy.model = policy.algorithm + ", seed " + std::to_string(settings_.seed) + ", " +
-                 std::to_string(p.updates) + " updates";
+  if (!p.pretrained())
+    policy.model = policy.algorithm + ", seed " + std::to_string(settings_.seed) + ", " +
+                   std::to_string(p.updates) + " updates" + (p.unfamiliar.empty() ? "" : "; ") + p.unfamiliar;
   if (auto valid =
           policy.validate(static_cast<int>(p.announced.state_dim), static_cast<int>(p.announced.action_dim));
       !valid) {
@@ -449,8 +431,8 @@ std::vector<link::Offer> Trainer::take_offers() {
 bool Trainer::save_pupil(Pupil& p, Now now) {
   if (!p.agent || (p.updates == p.saved_updates && p.version == p.saved_version)) return true;
   p.saved_at = now.mono;
-  auto saved =
-      checkpoints_.save({p.announced.key, p.version, p.updates, p.transitions}, p.agent->checkpoint());
+  auto saved = checkpoints_.save({p.announced.key, p.version, p.updates, p.transitions, p.local},
+                                 p.agent->checkpoint());
   if (!saved) {
     p.trouble = "checkpoint: " + saved.error().message();
     tell(LOG_WARNING, kMessageCheckpoint, p, "not saved: " + saved.error().message());
@@ -498,6 +480,8 @@ std::vector<link::Status> Trainer::statuses() const {
                     : "learning offline: waiting for the end of an episode";
     else
       s.doing = "learning online";
+    if (p->pretrained()) s.doing += "; pretrained policy, embedding " + std::to_string(p->embeddings);
+    if (!p->unfamiliar.empty()) s.doing += "; " + p->unfamiliar;
     if (!p->trouble.empty()) s.doing += "; " + p->trouble;
     if (s.doing.size() > link::kMaxName) s.doing.resize(link::kMaxName);
     for (char& c : s.doing)

@@ -5,9 +5,12 @@
 //   episode ONLINE                the policy acts and explores; updates_per_step updates per new trusted
 //   transition SERVING               the policy acts; nothing is updated, the replay stays warm for a
 //   retraining
-// All work comes in slices of a few milliseconds, one agent after the other, so that the socket is served in
-// between and no agent waits for another's burst. Ownership: owns agents and checkpoints; borrows the store,
-// which outlives it. Thread rule: one thread. Reads no clock but the one it is given, for timing updates.
+// Where a pretrained model fits, its policy with the agent's embedding is offered first, renewed at the end
+// of each episode; what is learned here takes over when its own estimate says that it is not worse, or when
+// the pretrained policy fell below the fallback (docs/adr/0008-pretrained-models.md). All work comes in
+// slices of a few milliseconds, one agent after the other, so that the socket is served in between and no
+// agent waits for another's burst. Ownership: owns agents and checkpoints; borrows the store, which outlives
+// it. Thread rule: one thread. Reads no clock but the one it is given, for timing updates.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +25,7 @@
 #include "core/time.h"
 #include "learner/checkpoints.h"
 #include "learner/events.h"
+#include "learner/pretrained.h"
 #include "learner/trajectory_store.h"
 #include "link/messages.h"
 
@@ -35,6 +39,7 @@ struct TrainerOptions {
   /// A backlog of updates longer than this is cut: learning that cannot keep up says so instead of lagging.
   std::uint64_t max_pending_updates = 20'000;
   std::function<Duration()> clock;  // monotonic
+  PretrainedModels models;          // that agents begin with
 };
 
 class Trainer {
@@ -72,6 +77,7 @@ class Trainer {
 
   struct Counters {
     std::uint64_t offered = 0, accepted = 0, refused = 0, cut_updates = 0, diverged = 0;
+    std::uint64_t embedded = 0;
   };
   const Counters& counters() const { return counters_; }
 
@@ -80,6 +86,12 @@ class Trainer {
   Pupil* find(const std::string& agent);
   void build(Pupil& pupil, Now now);
   void learn(Pupil& pupil);
+  // trainer_models.cc
+  void choose_model(Pupil& pupil);
+  bool embed_due(const Pupil& pupil) const;
+  void embed(Pupil& pupil);
+  void hand_over(Pupil& pupil, const std::string& why);
+  void judge_pretrained(Pupil& pupil, const link::Step& step);
   void publish(Pupil& pupil, Now now);
   bool offline(const Pupil& pupil) const;
   bool behind(const Pupil& pupil, Now now) const;

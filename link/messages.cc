@@ -113,6 +113,7 @@ Result<void> check(const Announce& m) {
     c.fail("state_names",
            std::to_string(m.state_names.size()) + " names for a state of " + std::to_string(m.state_dim));
   for (const std::string& name : m.state_names) c.name("state_names", name);
+  c.name("reward", m.reward, true);
   return c.result();
 }
 
@@ -318,7 +319,7 @@ void write(Writer& w, const HelloDown& m) {
 }
 
 void write(Writer& w, const Announce& m) {
-  begin(w, "announce", 9);
+  begin(w, "announce", 10);
   w.field("agent", m.agent);
   w.field("key", m.key);
   w.field("task", to_string(m.task));
@@ -329,6 +330,7 @@ void write(Writer& w, const Announce& m) {
   w.text("state_names");
   w.head(Writer::kArray, m.state_names.size());
   for (const std::string& name : m.state_names) w.text(name);
+  w.field("reward", m.reward);
   w.field("model_version", m.model_version);
 }
 
@@ -672,9 +674,10 @@ Result<void> read(const json& j, Announce& m) {
   f.get("state_dim", m.state_dim);
   f.get("action_dim", m.action_dim);
   const json* names = f.list("state_names", kMaxDim, "names");
+  f.get("reward", m.reward);
   f.get("model_version", m.model_version);
   FLASH_CHECK(f.done({"v", "t", "agent", "key", "task", "application", "rule", "state_dim", "action_dim",
-                      "state_names", "model_version"}));
+                      "state_names", "reward", "model_version"}));
   for (const json& name : *names) {
     if (!name.is_string()) return invalid("state_names: not a text");
     m.state_names.push_back(name.get_ref<const std::string&>());

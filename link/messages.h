@@ -1,5 +1,5 @@
 // Purpose: what crosses the socket between flashd and flash-learner: one CBOR map per SOCK_SEQPACKET message,
-// {"v": 1, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
+// {"v": 2, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
 // docs/LEARNER_PROTOCOL.md is the contract in words.
 // Ownership: values. Thread rule: pure functions.
 //
@@ -25,7 +25,7 @@
 
 namespace flash::link {
 
-inline constexpr int kVersion = 1;
+inline constexpr int kVersion = 2;
 inline constexpr std::size_t kMaxMessage = 256 * 1024;  // bytes; also the socket buffers' floor
 inline constexpr std::size_t kMaxAgents = 16384;
 inline constexpr std::size_t kMaxStepsPerMessage = 512;  // a tick with more agents takes several messages
@@ -67,7 +67,8 @@ struct Announce {
   std::string rule;
   std::uint32_t state_dim = 0;
   std::uint32_t action_dim = 0;          // resource-limits: knobs; cpu-frequency: levels
-  std::vector<std::string> state_names;  // of the entries, for people
+  std::vector<std::string> state_names;  // of the entries
+  std::string reward;                    // what the rule rewards, policy/reward.h reward_words()
   std::uint64_t model_version = 0;       // last one accepted by flashd in this epoch, 0: none
 };
 

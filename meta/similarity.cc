@@ -10,6 +10,7 @@ namespace flash {
 namespace {
 
 constexpr std::size_t kLeastOutcomes = 4, kLeastPool = 8;
+constexpr std::int64_t kMostPool = 4096;  // of a file: comparing all with all takes its square
 constexpr std::size_t kTerms = 3;
 
 Error invalid(std::string message) {
@@ -175,6 +176,7 @@ void SeenEmbeddings::put(TensorFile& file) const {
 Result<SeenEmbeddings> SeenEmbeddings::get(const TensorFile& file) {
   const Tensor* t = file.find("seen");
   if (t == nullptr || t->shape.size() != 2) return invalid("array 'seen' is missing or not a matrix");
+  if (t->shape[0] > kMostPool) return invalid("array 'seen' has more than 4096 rows");
   const nlohmann::json meta = file.meta.is_object() ? file.meta.value("seen", nlohmann::json()) : nullptr;
   if (!meta.is_object() || !meta.contains("quantile") || !meta["quantile"].is_number() ||
       !meta.contains("neighbours") || !meta["neighbours"].is_number_unsigned())

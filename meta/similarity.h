@@ -68,6 +68,7 @@ class SeenEmbeddings {
   Nearest nearest(std::span<const float> embedding) const;
 
   std::size_t size() const { return pool_.size(); }
+  std::size_t width() const { return scale_.size(); }  // of an embedding
   /// "seen" [n, d] with its meta, and back.
   void put(TensorFile& file) const;
   static Result<SeenEmbeddings> get(const TensorFile& file);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policy/words.h"
+
 namespace flash {
 namespace {
 
@@ -180,6 +182,14 @@ Reward frequency_reward(const Rule& rule, const FrequencyStep& step) {
   r.trusted =
       sp.trusted && step.khz_now > 0 && (no_counter ? rule.slo.given() : ips.trusted() && usage.trusted());
   return r;
+}
+
+std::string reward_words(const RewardOptions& o, Task task) {
+  std::string words = o.kind == RewardKind::Paper ? "paper" : "default";
+  appendf(words, ", alpha %g", o.alpha);
+  if (o.kind == RewardKind::Default && task == Task::CpuFrequency)
+    appendf(words, ", power price %g", o.power_price);
+  return words;
 }
 
 }  // namespace flash

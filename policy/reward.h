@@ -7,6 +7,7 @@
 #pragma once
 
 #include <limits>
+#include <string>
 
 #include "core/decision.h"
 #include "core/rule.h"
@@ -90,5 +91,9 @@ inline constexpr double kUnknownElasticity = 0.5;
 /// `khz_upper`; `e` in [0,1].
 double speed_elasticity(double e, double khz_before, double khz_now, double khz_upper, double speed_before,
                         double speed_now);
+
+/// What a rule rewards, in words that are equal where the rewards are: "default, alpha 0.5". A model learned
+/// for another one is of no use.
+std::string reward_words(const RewardOptions& options, Task task);
 
 }  // namespace flash

@@ -16,6 +16,9 @@
 
 #include "agents/agent.h"
 #include "core/tensor_file.h"
+#include "meta/policy_model.h"
+#include "policy/observation_space.h"
+#include "policy/reward.h"
 #include "pretrain/flash_recipe.h"
 #include "pretrain/imitation.h"
 #include "pretrain/scoring.h"
@@ -108,7 +111,7 @@ std::vector<OptionRow> option_rows(Options& o) {
                   }});
   rows.push_back({"--resume", "FILE", "progress is kept there, and gone on from where it is there already",
                   text_into(o.resume)});
-  rows.push_back({"--out", "FILE", "where the model goes", text_into(o.out)});
+  rows.push_back({"--out", "FILE", "where the model goes, for flash-learner --models", text_into(o.out)});
   rows.push_back({"--json", "FILE", "where the figures go; - is standard output", text_into(o.json)});
   rows.push_back({"--help", "", "this text", flag_into(o.help)});
   return rows;
@@ -159,6 +162,25 @@ Result<Learned> learn(const Options& o, const Pool& pool) {
   return learned;
 }
 
+/// What flash-learner begins with.
+Result<PolicyModel> policy_model(const Options& o, const Pool& pool, const SharedPolicy& policy,
+                             const UnseenGain& gain) {
+  std::vector<const Pair*> pairs;
+  for (const Pair& p : pool.pairs) pairs.push_back(&p);
+  FLASH_TRY(SeenEmbeddings seen, SeenEmbeddings::create(Scoring::embeddings_after_one_episode(
+                                     pairs, policy, {1, o.pool.seed + 2, o.imitation.threads})));
+  std::vector<std::string> names;
+  for (const StateEntry& entry : state_entries(o.pool.task)) names.emplace_back(entry.name);
+  return PolicyModel{std::string(to_string(o.pool.task)),
+                   "oracle imitation, " + std::to_string(pool.pairs.size()) + " pairs, seed " +
+                       std::to_string(o.pool.seed),
+                   reward_words(pool.pairs.front().rule().reward, o.pool.task),
+                   std::move(names),
+                   policy.checkpoint(),
+                   std::move(seen),
+                   gain};
+}
+
 int run(const Options& o) {
   std::string warning;
   const std::string computes = prepare_libtorch(warning);
@@ -180,7 +202,10 @@ int run(const Options& o) {
     return kExitFailure;
   }
   std::fprintf(stderr, "learned in %.0f s, %.0f s of CPU time\n", seconds, cpu);
-  if (!o.out.empty()) {
+  // What flash-learner begins with also says what it is worth on unseen pairs.
+  const bool scored =
+      learned->ours && o.imitation.conditioning == Conditioning::Embedding && o.unseen > 0;
+  if (!o.out.empty() && !scored) {
     if (auto written = write_tensor_file(o.out, learned->file()); !written) {
       std::cerr << "flash-pretrain: " << written.error().message() << '\n';
       return kExitFailure;
@@ -193,6 +218,9 @@ int run(const Options& o) {
                                 {"pairs", pool->pairs.size()},
                                 {"seed", o.pool.seed},
                                 {"recipe", o.recipe == RecipeKind::Flash ? "flash" : "ours"},
+                                {"rounds", o.imitation.rounds},
+                                {"steps", o.imitation.steps},
+                                {"updates", o.imitation.updates},
                                 {"conditioning", to_string(o.imitation.conditioning)},
                                 {"threads", o.imitation.threads},
                                 {"computes", computes},
@@ -210,7 +238,8 @@ int run(const Options& o) {
       std::cerr << "flash-pretrain: " << others.error().message() << '\n';
       return kExitFailure;
     }
-    const Scoring scoring(*others, {10, o.pool.seed + 1, o.imitation.threads});
+    const ScoringOptions scoring_options{10, o.pool.seed + 1, o.imitation.threads};
+    const Scoring scoring(*others, scoring_options);
     std::vector<Scored> all = scoring.yardsticks();
     if (learned->ours) {
       all.push_back(scoring.at_once("at_once", *learned->ours));
@@ -231,6 +260,32 @@ int run(const Options& o) {
     }
     out["unseen"]["pairs"] = others->pairs.size();
     out["unseen"]["gain_over_rule"] = Scoring::gain(all.back(), all[1]);
+    if (scored) {
+      auto model = policy_model(o, *pool, *learned->ours, spread_of(Scoring::gains(all.back(), all[1])));
+      if (!model) {
+        std::cerr << "flash-pretrain: " << model.error().message() << '\n';
+        return kExitFailure;
+      }
+      std::vector<const Pair*> pairs;
+      for (const Pair& p : others->pairs) pairs.push_back(&p);
+      std::size_t unfamiliar = 0;
+      for (const auto& e : Scoring::embeddings_after_one_episode(pairs, *learned->ours, scoring_options))
+        unfamiliar += model->seen.nearest(e).out_of_distribution ? 1 : 0;
+      out["unseen"]["gain_of_a_pair"] = {
+          {"mean", model->gain.mean}, {"lower", model->gain.lower}, {"upper", model->gain.upper}};
+      out["unseen"]["out_of_distribution"] = unfamiliar;
+      std::fprintf(stderr,
+                   "gain over the rules %.3f, of 95 %% of the pairs within [%.3f, %.3f]; %zu of %zu out of "
+                   "distribution\n",
+                   model->gain.mean, model->gain.lower, model->gain.upper, unfamiliar, others->pairs.size());
+      if (!o.out.empty()) {
+        if (auto written = write_tensor_file(o.out, to_tensor_file(*model)); !written) {
+          std::cerr << "flash-pretrain: " << written.error().message() << '\n';
+          return kExitFailure;
+        }
+        std::cerr << "wrote " << o.out << '\n';
+      }
+    }
   }
   if (o.json == "-") {
     std::cout << out.dump(2) << '\n';

@@ -15,6 +15,21 @@ constexpr int kWarmUp = 60;
 
 }  // namespace
 
+UnseenGain spread_of(std::span<const double> gains) {
+  UnseenGain g;
+  g.pairs = gains.size();
+  if (gains.empty()) return g;
+  std::vector<double> sorted(gains.begin(), gains.end());
+  std::sort(sorted.begin(), sorted.end());
+  for (double v : sorted) g.mean += v / static_cast<double>(sorted.size());
+  const auto at = [&](double share) {
+    return sorted[static_cast<std::size_t>(std::lround(share * static_cast<double>(sorted.size() - 1)))];
+  };
+  g.lower = std::min(at(0.025), g.mean);
+  g.upper = std::max(at(0.975), g.mean);
+  return g;
+}
+
 Scoring::Scoring(const Pool& unseen, const ScoringOptions& options) : options_(options) {
   for (const Pair& p : unseen.pairs) pairs_.push_back(&p);
   std::vector<Yardsticks> measured(pairs_.size());
@@ -110,26 +125,40 @@ Scored Scoring::after_one_episode(const std::string& name, const SharedPolicy& p
       for (const Pair* p : pairs_)
         contexts.insert(contexts.end(), p->true_params().begin(), p->true_params().end());
       break;
-    case Conditioning::Embedding: {
-      const std::vector<Recorded> episodes = first_episodes();
-      std::vector<Sequences> sequences;
-      for (const Recorded& r : episodes) {
-        const Recorded* one = &r;
-        sequences.push_back(sequences_of({&one, 1}, step_features(policy.options().task)));
-      }
-      std::vector<const Sequences*> pointers;
-      for (const Sequences& s : sequences) pointers.push_back(&s);
-      contexts = policy.embed(pointers);
+    case Conditioning::Embedding:
+      for (const auto& e : embeddings_after_one_episode(pairs_, policy, options_))
+        contexts.insert(contexts.end(), e.begin(), e.end());
       break;
-    }
   }
   return scored(name, policy, contexts);
 }
 
-Interval Scoring::gain(const Scored& one, const Scored& other) {
+std::vector<std::vector<float>> Scoring::embeddings_after_one_episode(std::span<const Pair* const> pairs,
+                                                                      const SharedPolicy& policy,
+                                                                      const ScoringOptions& options) {
+  EpisodeOptions o;
+  o.offset_s = kOffset / 2;
+  o.seed = options.seed + 1;
+  o.threads = options.threads;
+  const std::vector<Recorded> episodes = fallback_episodes(pairs, o);
+  std::vector<Sequences> sequences;
+  for (const Recorded& r : episodes) {
+    const Recorded* one = &r;
+    sequences.push_back(sequences_of({&one, 1}, step_features(policy.options().task)));
+  }
+  std::vector<const Sequences*> pointers;
+  for (const Sequences& s : sequences) pointers.push_back(&s);
+  const std::vector<float> all = policy.embed(pointers);
+  const auto width = static_cast<std::ptrdiff_t>(policy.context_dim());
+  std::vector<std::vector<float>> out;
+  for (auto from = all.begin(); from != all.end(); from += width) out.emplace_back(from, from + width);
+  return out;
+}
+
+std::vector<double> Scoring::gains(const Scored& one, const Scored& other) {
   std::vector<double> difference;
   for (std::size_t i = 0; i < one.reward.size(); ++i) difference.push_back(one.reward[i] - other.reward[i]);
-  return interval_of(difference);
+  return difference;
 }
 
 }  // namespace flash

@@ -10,6 +10,7 @@
 
 #include "core/interval.h"
 #include "meta/checkpoint.h"
+#include "meta/policy_model.h"
 #include "meta/shared_policy.h"
 #include "pretrain/episodes.h"
 #include "sim/pool.h"
@@ -21,6 +22,9 @@ struct ScoringOptions {
   std::uint64_t seed = 1;
   int threads = 2;
 };
+
+/// Gains of single pairs: mean, and what 95 % of the pairs lie between.
+UnseenGain spread_of(std::span<const double> gains);
 
 /// One way to control, on every pair of a pool.
 struct Scored {
@@ -44,7 +48,14 @@ class Scoring {
   /// The same of FLASH's recipe. EINVAL: a model that does not fit the pairs' task.
   Result<Scored> after_one_episode(const std::string& name, const TaskModel& model) const;
   /// one - other, pair by pair.
-  static Interval gain(const Scored& one, const Scored& other);
+  static std::vector<double> gains(const Scored& one, const Scored& other);
+  static Interval gain(const Scored& one, const Scored& other) { return interval_of(gains(one, other)); }
+
+  /// What a node knows of each pair after one episode under the rule-based controller, as the policy embeds
+  /// it: [pairs][embedding]. Of a pool that was learned from: what SeenEmbeddings are made of.
+  static std::vector<std::vector<float>> embeddings_after_one_episode(std::span<const Pair* const> pairs,
+                                                                      const SharedPolicy& policy,
+                                                                      const ScoringOptions& options);
 
  private:
   Scored scored(const std::string& name, const SharedPolicy& policy, std::span<const float> contexts) const;

@@ -75,7 +75,7 @@ TEST(LinkMessages, EveryUpMessageComesBackAsItWas) {
 TEST(LinkMessages, WhatIsWrittenIsPlainCbor) {
   for (const Down& message : sample_down()) {
     const json j = tree(encode(message));
-    EXPECT_EQ(j.at("v"), 1);
+    EXPECT_EQ(j.at("v"), kVersion);
     EXPECT_TRUE(decode_down(cbor(j))) << error_down(cbor(j));
   }
   for (const Up& message : sample_up()) EXPECT_TRUE(decode_up(cbor(tree(encode(message)))));
@@ -99,11 +99,11 @@ TEST(LinkMessages, JoinedStepsAreTheStepsMessage) {
 
 TEST(LinkMessages, AnotherVersionIsNamed) {
   json j = tree(encode(sample_up()[0]));
-  j["v"] = 2;
+  j["v"] = 1;
   const auto message = decode_up(cbor(j));
   ASSERT_FALSE(message);
   EXPECT_TRUE(message.error().is(std::errc::protocol_not_supported));
-  EXPECT_EQ(message.error().message(), "version 2, this end speaks 1");
+  EXPECT_EQ(message.error().message(), "version 1, this end speaks 2");
   j["v"] = "1";
   EXPECT_EQ(error_up(cbor(j)), "v: not a version");
   j.erase("v");
@@ -113,8 +113,8 @@ TEST(LinkMessages, AnotherVersionIsNamed) {
 TEST(LinkMessages, TypesOfTheOtherDirectionAreUnknown) {
   EXPECT_EQ(error_up(encode(sample_down()[1])), "t: unknown type 'announce'");
   EXPECT_EQ(error_down(encode(sample_up()[4])), "t: unknown type 'offer'");
-  EXPECT_EQ(error_up(cbor({{"v", 1}, {"t", "a\nb"}})), "t: unknown type 'a?b'");
-  EXPECT_EQ(error_up(cbor({{"v", 1}, {"t", 3}})), "t: not a type");
+  EXPECT_EQ(error_up(cbor({{"v", kVersion}, {"t", "a\nb"}})), "t: unknown type 'a?b'");
+  EXPECT_EQ(error_up(cbor({{"v", kVersion}, {"t", 3}})), "t: not a type");
 }
 
 TEST(LinkMessages, EveryFieldMustBeThereAndNoOtherMay) {
@@ -201,7 +201,7 @@ TEST(LinkMessages, NumbersThatAreNotFiniteAreRefused) {
 
 TEST(LinkMessages, ListsAreBounded) {
   const json step = tree(encode_step(sample_step("a")));
-  json j = {{"v", 1}, {"t", "steps"}, {"steps", json::array()}};
+  json j = {{"v", kVersion}, {"t", "steps"}, {"steps", json::array()}};
   EXPECT_EQ(error_down(cbor(j)), "steps: 0 steps, at least 1");
   for (std::size_t i = 0; i < kMaxStepsPerMessage; ++i) j["steps"].push_back(step);
   EXPECT_EQ(error_down(cbor(j)), "accepted");
@@ -210,10 +210,10 @@ TEST(LinkMessages, ListsAreBounded) {
 
   json stored = json::array();
   for (std::size_t i = 0; i < kMaxAgents + 1; ++i) stored.push_back(1);
-  EXPECT_EQ(error_up(cbor({{"v", 1}, {"t", "acknowledge"}, {"stored", stored}})),
+  EXPECT_EQ(error_up(cbor({{"v", kVersion}, {"t", "acknowledge"}, {"stored", stored}})),
             "stored: 16385 agents, at most 16384");
-  EXPECT_EQ(error_up(cbor({{"v", 1}, {"t", "acknowledge"}, {"stored", {1}}})), "stored[0]: not a map");
-  EXPECT_EQ(error_up(cbor({{"v", 1}, {"t", "offer"}, {"agent", "a"}, {"policy", binary(0)}})),
+  EXPECT_EQ(error_up(cbor({{"v", kVersion}, {"t", "acknowledge"}, {"stored", {1}}})), "stored[0]: not a map");
+  EXPECT_EQ(error_up(cbor({{"v", kVersion}, {"t", "offer"}, {"agent", "a"}, {"policy", binary(0)}})),
             "policy: 0 bytes, at least 1");
 
   json announce = tree(encode(sample_down()[1]));

@@ -39,6 +39,7 @@ inline std::vector<Down> sample_down() {
                     .state_dim = 2,
                     .action_dim = 2,
                     .state_names = {"cpu", "memory"},
+                    .reward = "default, alpha 0.5",
                     .model_version = 12};
   Step other = sample_step("frequency_1", 1);
   other.stage = Stage::Initialized;

@@ -1,0 +1,162 @@
+#include "learner/pretrained.h"
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "meta/trajectory_buffer.h"
+
+namespace flash {
+namespace {
+
+constexpr int kTrajectories = 20;          // M of FLASH Table 4
+constexpr std::size_t kAsked = 60;         // of the store: what was only observed is of no use here
+constexpr int kLongest = 300;              // steps of one of them
+constexpr std::size_t kLeastStretch = 10;  // consecutive steps; less shows no effect of an action
+constexpr std::size_t kLeastSteps = 40;    // in all
+
+Error invalid(std::string message) {
+  return Error(std::errc::invalid_argument, std::move(message));
+}
+
+/// A step that an encoder can read: state, what was executed, and what that earned are known.
+bool usable(const StoredStep& s, const SharedPolicyOptions& o) {
+  return s.earned && s.step.state_trusted && s.step.state.size() == static_cast<std::size_t>(o.state_dim) &&
+         s.step.action.size() == static_cast<std::size_t>(o.action_width);
+}
+
+}  // namespace
+
+Result<PretrainedModel> PretrainedModel::read(const std::string& path, Task task) {
+  const auto named = [&path](Error error) {
+    // read_tensor_file() names the file by itself where it cannot be read.
+    return error.message().find(path) == std::string::npos ? std::move(error).context(path)
+                                                           : std::move(error);
+  };
+  auto file = read_tensor_file(path);
+  if (!file) return named(std::move(file).error());
+  auto model = to_policy_model(*file, std::string(to_string(task)));
+  if (!model) return named(std::move(model).error());
+  auto policy = SharedPolicy::restore(model->policy);
+  if (!policy) return named(std::move(policy).error());
+  const SharedPolicyOptions& o = policy->options();
+  if (o.task != task) return named(invalid("its policy is of another task"));
+  if (o.conditioning != Conditioning::Embedding)
+    return named(invalid("its policy is not conditioned on an embedding"));
+  if (static_cast<std::size_t>(o.state_dim) != model->state_names.size())
+    return named(invalid("its policy has another state than state_names say"));
+  if (o.action_width != (task == Task::ResourceLimits ? o.outputs : 1))
+    return named(invalid("its encoder reads other actions than its policy gives"));
+  const std::vector<float> zeros(static_cast<std::size_t>(policy->context_dim()));
+  if (model->seen.width() != zeros.size())
+    return named(invalid("its embeddings of the pool have another size than its encoder's"));
+  if (auto valid = policy->snapshot(zeros).validate(o.state_dim, o.outputs); !valid)
+    return named(std::move(valid).error());
+  std::string name = model->model + " (" + sha256_hex(encode(*file)).substr(0, 8) + ")";
+  return PretrainedModel(*std::move(model), *std::move(policy), std::move(name));
+}
+
+Result<void> PretrainedModel::fits(const link::Announce& agent) const {
+  const SharedPolicyOptions& o = policy_.options();
+  if (agent.state_names != model_.state_names) {
+    std::string difference = "it knows " + std::to_string(model_.state_names.size()) + " entries, here are " +
+                             std::to_string(agent.state_names.size());
+    for (std::size_t i = 0; i < std::min(agent.state_names.size(), model_.state_names.size()); ++i)
+      if (agent.state_names[i] != model_.state_names[i]) {
+        difference = "entry " + std::to_string(i) + " is '" + agent.state_names[i] + "', not '" +
+                     model_.state_names[i] + "'";
+        break;
+      }
+    return invalid("another layout of the state: " + difference);
+  }
+  if (agent.state_dim != static_cast<std::uint32_t>(o.state_dim) ||
+      agent.action_dim != static_cast<std::uint32_t>(o.outputs))
+    return invalid("another number of actions: it gives " + std::to_string(o.outputs) + ", here are " +
+                   std::to_string(agent.action_dim));
+  if (agent.reward != model_.reward)
+    return invalid("it was learned for the reward '" + model_.reward + "', the rule's is '" + agent.reward +
+                   "'");
+  return {};
+}
+
+Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(const TrajectoryStore& store,
+                                                                         const std::string& key) const {
+  const SharedPolicyOptions& o = policy_.options();
+  FLASH_TRY(const TrajectorySelection selection, store.select_trajectories(key, kAsked));
+  FLASH_TRY(TrajectoryBuffer buffer,
+            TrajectoryBuffer::create({o.state_dim, o.action_width, kTrajectories, kLongest}));
+  std::size_t steps = 0;
+  double fallback = 0;
+  std::size_t by_fallback = 0;
+  for (const auto* half : {&selection.best, &selection.worst})
+    for (const EpisodeSummary& episode : *half) {
+      FLASH_TRY(const std::vector<StoredStep> stored, store.trajectory(episode.id));
+      Trajectory stretch;
+      const auto end_stretch = [&]() -> Result<void> {
+        Trajectory done = std::exchange(stretch, {});
+        if (done.size() < kLeastStretch) return {};
+        steps += done.size();
+        return buffer.insert(done, episode.initial);
+      };
+      for (std::size_t i = 0; i < stored.size(); ++i) {
+        const StoredStep& s = stored[i];
+        const bool consecutive = i > 0 && stored[i - 1].time + 1 == s.time;
+        if (!usable(s, o) || !consecutive) FLASH_CHECK(end_stretch());
+        if (!usable(s, o)) continue;
+        stretch.push_back({s.step.state, s.step.action, *s.earned});
+        if (s.step.controller != Controller::Fallback) continue;
+        fallback += *s.earned;
+        ++by_fallback;
+      }
+      FLASH_CHECK(end_stretch());
+    }
+  if (steps < kLeastSteps) return std::optional<Beginning>();
+  const Sequences sequences = buffer.selection();
+  const Sequences* one = &sequences;
+  const std::vector<float> embedding = policy_.embed({&one, 1});
+  Beginning b;
+  b.steps = steps;
+  b.nearest = model_.seen.nearest(embedding);
+  b.policy = policy_.snapshot(embedding);
+  b.policy.estimate.given = true;
+  b.policy.estimate.method = "unseen pairs";
+  b.policy.estimate.fallback =
+      by_fallback > 0 ? static_cast<float>(fallback / static_cast<double>(by_fallback)) : 0;
+  b.policy.estimate.learned = b.policy.estimate.fallback + static_cast<float>(model_.gain.mean);
+  b.policy.estimate.lower = static_cast<float>(model_.gain.lower);
+  b.policy.estimate.upper = static_cast<float>(model_.gain.upper);
+  b.policy.estimate.transitions = steps;
+  char words[160];
+  std::snprintf(words, sizeof words, ", embedding of %zu steps, like a known pair to %.2f", steps,
+                b.nearest.similarity);
+  b.policy.model = name_ + words;
+  return std::optional<Beginning>(std::move(b));
+}
+
+PretrainedModels PretrainedModels::load(const std::string& directory, const Say& say) {
+  PretrainedModels models;
+  for (const Task task : {Task::ResourceLimits, Task::CpuFrequency}) {
+    const std::string path = directory + "/" + std::string(to_string(task)) + ".model";
+    auto model = PretrainedModel::read(path, task);
+    if (model) {
+      say({LOG_INFO,
+           kMessageModel,
+           "agents of " + std::string(to_string(task)) + " begin with " + model->name() + " of " + path,
+           {}});
+      models.models_[task] = std::make_shared<const PretrainedModel>(*std::move(model));
+    } else if (model.error().is(std::errc::no_such_file_or_directory)) {
+      say({LOG_INFO, kMessageModel, "no pretrained model " + path + ": agents learn from nothing", {}});
+    } else {
+      say({LOG_WARNING, kMessageModel, "pretrained model not used: " + model.error().message(), {}});
+    }
+  }
+  return models;
+}
+
+const PretrainedModel* PretrainedModels::of(Task task) const {
+  const auto found = models_.find(task);
+  return found == models_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace flash

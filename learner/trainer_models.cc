@@ -1,0 +1,114 @@
+// The trainer's part that deals with pretrained policies: docs/adr/0008-pretrained-models.md.
+#include <cstdio>
+
+#include "learner/pupil.h"
+#include "learner/trainer.h"
+
+namespace flash {
+namespace {
+
+constexpr std::uint64_t kEnoughRewards = 50;  // half an episode, as in the life cycle
+
+}  // namespace
+
+/// At each announcement, since the rule's reward may have changed, and once the checkpoint is known.
+void Trainer::choose_model(Pupil& p) {
+  const PretrainedModel* model = p.local ? nullptr : options_.models.of(p.announced.task);
+  if (model != nullptr)
+    if (auto fits = model->fits(p.announced); !fits) {
+      const std::string why = "pretrained model not used: " + fits.error().message();
+      if (p.unfamiliar != why) tell(LOG_NOTICE, kMessageModel, p, why);
+      p.unfamiliar = why;
+      model = nullptr;
+    }
+  if (p.model == model) return;
+  p.model = model;
+  p.beginning.reset();
+  p.episode_ended = model != nullptr;  // the store may have episodes from before
+  if (model != nullptr) p.unfamiliar.clear();
+}
+
+bool Trainer::embed_due(const Pupil& p) const {
+  // SERVING does not learn, so its policy stays what it is, the embedding with it.
+  return p.model != nullptr && p.agent && p.episode_ended && p.stage_known &&
+         (p.stage != Stage::Serving || !p.beginning);
+}
+
+/// Once per episode: is what was learned here as good by now? Else the embedding of all that is known.
+void Trainer::embed(Pupil& p) {
+  p.episode_ended = false;
+  if (p.pretrained() && p.agent->learned() && p.updates != p.updates_at_estimate) {
+    p.estimate = p.agent->estimate();
+    p.updates_at_estimate = p.updates;
+    burst_ = true;
+    const double gained = p.earned.count >= kEnoughRewards && p.fallback_earned.count >= kEnoughRewards
+                              ? p.earned.value() - p.fallback_earned.value()
+                              : p.model->gain().mean;
+    if (p.estimate.given && p.estimate.lower >= gained) {
+      char words[128];
+      std::snprintf(words, sizeof words, "its estimate, at least %+.3f per step, is not below %+.3f",
+                    static_cast<double>(p.estimate.lower), gained);
+      hand_over(p, words);
+      return;
+    }
+  }
+  auto begun = p.model->begin(*store_, p.announced.key);
+  if (!begun) {
+    tell(LOG_WARNING, kMessageModel, p, "no embedding: " + begun.error().message());
+    return;
+  }
+  if (!*begun) return;
+  ++counters_.embedded;
+  const SeenEmbeddings::Nearest& n = (*begun)->nearest;
+  char words[160];
+  if (n.out_of_distribution) {
+    std::snprintf(words, sizeof words,
+                  "out of distribution: its embedding is %.2f from what the model knows, %.2f is usual",
+                  n.distance, n.threshold);
+    // In the seat the rewards say more than a distance: what acts keeps the embedding that it has.
+    if (p.unfamiliar.empty())
+      tell(LOG_NOTICE, kMessageModel, p,
+           std::string(words) + (p.beginning ? "; the policy keeps its embedding"
+                                             : "; the fallback stays until something was learned here"));
+    p.unfamiliar = words;
+    return;
+  }
+  p.unfamiliar.clear();
+  if (!p.beginning)
+    tell(LOG_INFO, kMessageModel, p,
+         "begins with " + (*begun)->policy.model + "; what is learned here takes over when it is not worse");
+  p.beginning = **std::move(begun);
+  ++p.embeddings;
+  p.refused = false;
+}
+
+void Trainer::hand_over(Pupil& p, const std::string& why) {
+  tell(LOG_NOTICE, kMessageModel, p, "what was learned here replaces the pretrained policy: " + why);
+  p.local = true;
+  p.model = nullptr;
+  p.beginning.reset();
+  p.unfamiliar.clear();
+  p.offered = p.refused = false;
+  p.estimate = {};
+  p.updates_at_estimate = ~std::uint64_t{0};
+  p.saved_version = ~std::uint64_t{0};  // to be saved though nothing was learned since
+}
+
+/// Rewards by who earned them, and the life cycle's verdict on the policy in the seat.
+void Trainer::judge_pretrained(Pupil& p, const link::Step& step) {
+  if (!p.pretrained() && p.model == nullptr) return;
+  if (p.last && step.reward_given && step.reward_trusted && p.last->seq + 1 == step.seq) {
+    Pupil::Mean* mean = p.last->controller == Controller::Learned    ? &p.earned
+                        : p.last->controller == Controller::Fallback ? &p.fallback_earned
+                                                                     : nullptr;
+    if (mean != nullptr && !p.last->action.empty()) {
+      mean->sum += step.reward;
+      ++mean->count;
+    }
+  }
+  const bool acted = p.stage == Stage::Online || p.stage == Stage::Serving;
+  if (p.stage_known && acted && step.stage == Stage::Offline && p.pretrained())
+    hand_over(p, "the life cycle sent it back to offline");
+}
+
+}  // namespace flash

@@ -1,0 +1,254 @@
+// Pretrained models from files, and agents that begin with one.
+#include "learner/pretrained.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "learner/trainer.h"
+#include "tests/actuators/temporary_folder.h"
+#include "tests/learner/learner_fixtures.h"
+
+namespace flash {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr int kEmbedding = 4;
+
+SharedPolicyOptions policy_options() {
+  SharedPolicyOptions o;
+  o.state_dim = 3;
+  o.outputs = o.action_width = 2;
+  o.encoder = {EncoderKind::Set, kEmbedding, 8, 2, 8, 1e-3};
+  o.hidden = {8};
+  return o;
+}
+
+/// Embeddings spread over `width` around zero: the wider, the more a pool has seen.
+PolicyModel model(double width = 100, std::uint64_t seed = 1) {
+  Random random(3);
+  std::vector<std::vector<float>> pool(40);
+  for (auto& e : pool)
+    for (int i = 0; i < kEmbedding; ++i) e.push_back(static_cast<float>(random.uniform(-width, width)));
+  SharedPolicyOptions o = policy_options();
+  o.seed = seed;
+  return {"resource-limits",
+          "a test's",
+          "default, alpha 0.5",
+          {"cpu", "memory", "pressure"},
+          SharedPolicy::create(o)->checkpoint(),
+          *SeenEmbeddings::create(pool),
+          {50, 0.06, -0.02, 0.15}};
+}
+
+link::Announce fitting() {
+  link::Announce a = announce();
+  a.reward = "default, alpha 0.5";
+  return a;
+}
+
+class Pretrained : public ::testing::Test {
+ protected:
+  Pretrained() {
+    hello_.epoch = 7;
+    hello_.settings.learning_starts = 20;
+    hello_.settings.offline_updates = 30;
+    hello_.settings.publish_interval_s = 10;
+    hello_.settings.snapshot_lifetime_s = 100;
+    hello_.settings.replay_steps = 400;
+    std::filesystem::create_directory(models());
+  }
+  std::string models() const { return folder_.path() + "/models"; }
+  std::string path() const { return models() + "/resource-limits.model"; }
+  Say say() {
+    return [this](const Event& e) { said_.push_back(e.message); };
+  }
+  void start(const PolicyModel& model, const link::Announce& agent = fitting()) {
+    ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(model)));
+    start_again(agent);
+  }
+  void start_again(const link::Announce& agent = fitting()) {
+    trainer_.reset();
+    store_.reset();
+    store_ = std::make_unique<TrajectoryStore>(*TrajectoryStore::open(folder_.path() + "/t.sqlite", nullptr));
+    TrainerOptions options;
+    options.clock = [this] { return now_.mono; };
+    options.models = PretrainedModels::load(models(), say());
+    trainer_ =
+        std::make_unique<Trainer>(std::move(options), *Checkpoints::open(folder_.path()), *store_, say());
+    trainer_->configure(hello_);
+    run_ = store_->begin_run(agent, hello_.epoch)->id;
+    trainer_->announce(agent, run_, now_);
+  }
+  /// Episodes of 60 steps; `reward` is what every action earns.
+  void live(std::uint64_t first, std::uint64_t last, Stage stage, double reward = 0.5) {
+    for (std::uint64_t i = first; i <= last; ++i) {
+      link::Step s = step(i, 60, stage);
+      s.state = {static_cast<float>(i % 5) / 5, static_cast<float>(i % 3) / 3, 0.5F};
+      s.action = {static_cast<float>(i % 7) / 7, -static_cast<float>(i % 3) / 3};
+      s.fallback = s.action;
+      s.reward = static_cast<float>(reward);
+      s.controller =
+          stage == Stage::Online || stage == Stage::Serving ? Controller::Learned : Controller::Fallback;
+      const std::vector<TrajectoryStore::Entry> entries = {{run_, &s}};
+      ASSERT_TRUE(store_->append(entries));
+      trainer_->take(s, now_);
+    }
+    while (trainer_->work(now_)) {
+    }
+  }
+  std::vector<PolicySnapshot> offers() {
+    std::vector<PolicySnapshot> out;
+    for (const link::Offer& o : trainer_->take_offers())
+      out.push_back(*to_policy(*decode_tensor_file(o.policy)));
+    return out;
+  }
+  std::string doing() { return trainer_->statuses().at(0).doing; }
+
+  TemporaryFolder folder_;
+  link::HelloDown hello_;
+  Now now_{std::chrono::hours(1), WallTime(std::chrono::hours(400'000))};
+  std::unique_ptr<TrajectoryStore> store_;
+  std::unique_ptr<Trainer> trainer_;
+  RunId run_ = 0;
+  std::vector<std::string> said_;
+};
+
+TEST_F(Pretrained, AnAgentBeginsWithTheModelAfterItsFirstEpisode) {
+  start(model());
+  live(1, 59, Stage::Initialized);
+  EXPECT_THAT(offers(), IsEmpty());  // no episode, no embedding
+  live(60, 61, Stage::Initialized);
+  const auto made = offers();
+  ASSERT_EQ(made.size(), 1U);
+  EXPECT_EQ(made[0].algorithm, "flash");
+  EXPECT_EQ(made[0].embedding.size(), 4U);
+  EXPECT_TRUE(made[0].validate(3, 2));
+  EXPECT_TRUE(made[0].estimate.given);
+  EXPECT_FLOAT_EQ(made[0].estimate.fallback, 0.5F);
+  EXPECT_FLOAT_EQ(made[0].estimate.learned, 0.56F);
+  EXPECT_FLOAT_EQ(made[0].estimate.lower, -0.02F);
+  EXPECT_THAT(made[0].model, HasSubstr("a test's"));
+  EXPECT_THAT(doing(), HasSubstr("pretrained policy"));
+  EXPECT_THAT(said_, Contains(HasSubstr("begins with a test's")));
+}
+
+TEST_F(Pretrained, TheEmbeddingIsMadeOncePerEpisodeAndNotWhileServing) {
+  start(model());
+  live(1, 61, Stage::Initialized);
+  const auto first = offers();
+  ASSERT_EQ(first.size(), 1U);
+  now_.mono += seconds(20);
+  live(62, 119, Stage::Online, 0.9);
+  EXPECT_EQ(trainer_->counters().embedded, 1U);
+  live(120, 121, Stage::Online, 0.9);
+  EXPECT_EQ(trainer_->counters().embedded, 2U);
+  const auto second = offers();
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_NE(first[0].embedding, second[0].embedding);
+  EXPECT_EQ(first[0].actor[0].weights, second[0].actor[0].weights);  // FLASH 3.3: the model is fixed
+  live(122, 300, Stage::Serving, 0.9);
+  EXPECT_EQ(trainer_->counters().embedded, 2U);
+}
+
+TEST_F(Pretrained, FarFromEverythingSeenTheFallbackStaysAndTheAgentLearnsAsWithoutAModel) {
+  start(model(1e-4));
+  live(1, 61, Stage::Initialized);
+  EXPECT_THAT(offers(), IsEmpty());
+  EXPECT_THAT(said_, Contains(HasSubstr("out of distribution")));
+  EXPECT_THAT(doing(), HasSubstr("out of distribution"));
+  live(62, 300, Stage::Offline);
+  now_.mono += seconds(20);
+  live(301, 361, Stage::Offline);
+  const auto made = offers();
+  ASSERT_FALSE(made.empty());
+  EXPECT_NE(made.back().algorithm, "flash");
+  EXPECT_THAT(made.back().model, HasSubstr("out of distribution"));  // flashctl show says it
+}
+
+TEST_F(Pretrained, APolicyThatTheLifeCycleSentBackGivesWayForGood) {
+  start(model());
+  live(1, 120, Stage::Initialized);
+  live(121, 200, Stage::Online, 0.1);
+  ASSERT_EQ(offers().back().algorithm, "flash");
+  now_.mono += seconds(20);
+  live(201, 330, Stage::Offline);
+  EXPECT_THAT(said_, Contains(HasSubstr("what was learned here replaces the pretrained policy")));
+  auto made = offers();
+  ASSERT_FALSE(made.empty());
+  EXPECT_NE(made.back().algorithm, "flash");
+  EXPECT_THAT(doing(), Not(HasSubstr("pretrained")));
+  // Also in the next process.
+  trainer_->save(now_, true, seconds(5));
+  start_again();
+  live(331, 400, Stage::Offline);
+  for (const PolicySnapshot& p : offers()) EXPECT_NE(p.algorithm, "flash");
+  EXPECT_THAT(doing(), Not(HasSubstr("pretrained")));
+}
+
+TEST_F(Pretrained, AModelThatDoesNotFitIsRefusedWithAReasonAndLearningGoesOn) {
+  link::Announce other = fitting();
+  other.reward = "paper, alpha 0.5";
+  start(model(), other);
+  EXPECT_THAT(said_, Contains(HasSubstr("the rule's is 'paper, alpha 0.5'")));
+  live(1, 61, Stage::Initialized);
+  live(62, 300, Stage::Offline);
+  now_.mono += seconds(20);
+  live(301, 361, Stage::Offline);
+  const auto made = offers();
+  ASSERT_FALSE(made.empty());
+  EXPECT_NE(made.back().algorithm, "flash");
+
+  const auto pretrained = PretrainedModel::read(path(), Task::ResourceLimits);
+  ASSERT_TRUE(pretrained) << pretrained.error().message();
+  EXPECT_TRUE(pretrained->fits(fitting()));
+  other = fitting();
+  other.state_names[1] = "colour";
+  EXPECT_THAT(pretrained->fits(other).error().message(), HasSubstr("entry 1 is 'colour', not 'memory'"));
+  other = fitting();
+  other.state_names.push_back("more");
+  other.state_dim = 4;
+  EXPECT_THAT(pretrained->fits(other).error().message(), HasSubstr("3 entries, here are 4"));
+  other = fitting();
+  other.action_dim = 3;
+  EXPECT_THAT(pretrained->fits(other).error().message(), HasSubstr("gives 2, here are 3"));
+}
+
+TEST_F(Pretrained, AFileThatIsDamagedOrOfAnotherKindIsNamedAndLeftOut) {
+  const auto trouble = [&] {
+    said_.clear();
+    const PretrainedModels models = PretrainedModels::load(this->models(), say());
+    EXPECT_EQ(models.of(Task::ResourceLimits), nullptr);
+    return said_.at(0);
+  };
+  EXPECT_THAT(trouble(), HasSubstr("no pretrained model " + path()));
+  std::string bytes = encode(to_tensor_file(model()));
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(path()) << bytes;
+  EXPECT_THAT(trouble(), testing::AllOf(HasSubstr(path()), HasSubstr("digest")));
+  std::ofstream(path()) << "";
+  EXPECT_THAT(trouble(), HasSubstr(path()));
+  PolicyModel wrong = model();
+  wrong.state_names.pop_back();
+  ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(wrong)));
+  EXPECT_THAT(trouble(), testing::AllOf(HasSubstr(path()), HasSubstr("state_names")));
+  wrong = model();
+  wrong.task = "cpu-frequency";
+  ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(wrong)));
+  EXPECT_THAT(trouble(), HasSubstr("is of task 'cpu-frequency'"));
+  wrong = model();
+  std::vector<std::vector<float>> pool(10, std::vector<float>{1, 2});
+  wrong.seen = *SeenEmbeddings::create(pool);
+  ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(wrong)));
+  EXPECT_THAT(trouble(), HasSubstr("another size"));
+}
+
+}  // namespace
+}  // namespace flash
