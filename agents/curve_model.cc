@@ -8,115 +8,24 @@
 #include <set>
 #include <string>
 
-#include "agents/dense.h"
+#include "agents/curve_process.h"
 #include "core/random.h"
 
 namespace flash {
 namespace {
 
+using curves::apply;
+using curves::condition_on;
+using curves::Conditional;
+using curves::Curve;
+using curves::Kernel;
+using curves::kLevel;
+using curves::Point;
+using curves::Process;
 using dense::Matrix;
 using Vector = std::vector<double>;
 
-constexpr double kLevel = 5;  // standard deviation of an instance's level, ln time: nearly free
-constexpr double kJitter = 1e-6;
 constexpr std::size_t kMostKnown = 3;  // numbers of known runs that a mixture of their own is chosen for
-
-/// What an observation is known by.
-struct Point {
-  const double* configuration = nullptr;
-  int instance = 0, application = 0;  // -1: none of the training ones
-  const double* context = nullptr;    // standardised
-};
-
-/// Log parameters of the kernel: length scales of the configuration's entries that mean the same everywhere,
-/// of all others together, of the level and of the other context; then deviations.
-struct Kernel {
-  std::vector<bool> everywhere;
-  std::size_t contexts = 0;
-  Vector p;
-
-  std::size_t entries() const {
-    return static_cast<std::size_t>(std::count(everywhere.begin(), everywhere.end(), true));
-  }
-  bool categories() const { return entries() < everywhere.size(); }
-  Vector start() const {
-    Vector s(entries(), std::log(1.5));
-    s.insert(s.end(), {std::log(1.0), std::log(2.0), std::log(2.0)});           // categories, level, context
-    for (double d : {0.3, 0.3, 0.2, 0.2, 0.1, 0.05}) s.push_back(std::log(d));  // as in Values
-    return s;
-  }
-
-  struct Values {
-    Vector inverse;  // 1 / length scale per entry of the configuration
-    double category = 0, level = 0, context = 0;
-    double mean = 0, near = 0, application = 0, instance = 0, configuration = 0, noise = 0;  // variances
-  };
-  Values values() const {
-    Values v;
-    std::size_t i = 0;
-    const auto next = [&] { return std::exp(p[i++]); };
-    v.inverse.assign(everywhere.size(), 0);
-    for (std::size_t d = 0; d < everywhere.size(); ++d)
-      if (everywhere[d]) v.inverse[d] = 1 / next();
-    v.category = 1 / next();
-    v.level = 1 / next();
-    v.context = 1 / next();
-    for (double* variance : {&v.mean, &v.near, &v.application, &v.instance, &v.configuration, &v.noise}) {
-      *variance = next();
-      *variance *= *variance;
-    }
-    return v;
-  }
-
-  /// Matern 3/2 over the configuration; where environments differ, half of it over what is the same
-  /// everywhere, so that what is known of one says something of the others.
-  double configurations(const Values& v, const double* a, const double* b, bool* same) const {
-    double shared = 0, other = 0;
-    for (std::size_t d = 0; d < everywhere.size(); ++d) {
-      const double off = a[d] - b[d];
-      if (everywhere[d]) {
-        shared += off * off * v.inverse[d] * v.inverse[d];
-      } else {
-        other += off * off;
-      }
-    }
-    *same = shared == 0 && other == 0;
-    const auto matern = [](double squares) {
-      const double r = std::numbers::sqrt3 * std::sqrt(squares);
-      return (1 + r) * std::exp(-r);
-    };
-    if (!categories()) return matern(shared);
-    return 0.5 * matern(shared) + 0.5 * matern(shared + other * v.category * v.category);
-  }
-
-  double operator()(const Values& v, const Point& a, const Point& b) const {
-    bool same = false;
-    const double k = configurations(v, a.configuration, b.configuration, &same);
-    double off = 0;
-    for (std::size_t c = 0; c < contexts; ++c) {
-      const double d = (a.context[c] - b.context[c]) * (c == 0 ? v.level : v.context);
-      off += c == 0 ? d * d : d * d / static_cast<double>(contexts - 1);
-    }
-    double weight = v.mean + v.near * std::exp(-0.5 * off);
-    if (a.application == b.application) weight += v.application;
-    double sum = 0;
-    if (a.instance == b.instance) {
-      weight += v.instance;
-      sum = kLevel * kLevel;
-    }
-    return sum + weight * k + (same ? v.configuration : 0);
-  }
-};
-
-/// Everything about one instance that the model reads, in its own terms.
-struct Curve {
-  std::vector<const double*> configurations;
-  Vector context;
-  Vector ln_time;
-  int instance = -1, application = -1;
-
-  Point point(std::size_t run) const { return {configurations[run], instance, application, context.data()}; }
-};
 
 double log_sum(const Vector& v) {
   const double top = *std::max_element(v.begin(), v.end());
@@ -126,81 +35,6 @@ double log_sum(const Vector& v) {
 }
 
 }  // namespace
-
-/// The process, conditioned on some training instances.
-class Process {
- public:
-  Process(const Kernel& kernel, std::vector<Point> points, Vector y)
-      : kernel_(kernel), points_(std::move(points)), y_(std::move(y)) {
-    for (double v : y_) mean_ += v / static_cast<double>(y_.size());
-  }
-
-  /// Negative log marginal likelihood; infinite where the matrix has no factor. Conditions the process.
-  double condition() {
-    values_ = kernel_.values();
-    const std::size_t n = points_.size();
-    u_ = Matrix(n, n);
-    for (std::size_t i = 0; i < n; ++i)
-      for (std::size_t j = i; j < n; ++j)
-        u_(i, j) = kernel_(values_, points_[i], points_[j]) + (i == j ? values_.noise + kJitter : 0);
-    if (!cholesky(u_)) return std::numeric_limits<double>::infinity();
-    alpha_ = Matrix(n, 1);
-    for (std::size_t i = 0; i < n; ++i) alpha_(i, 0) = y_[i] - mean_;
-    solve_lower(u_, alpha_);
-    double nll = 0;
-    for (std::size_t i = 0; i < n; ++i) nll += 0.5 * alpha_(i, 0) * alpha_(i, 0) + std::log(u_(i, i));
-    weights_ = alpha_;
-    solve_upper(u_, weights_);
-    return nll;
-  }
-
-  double mean_at(const Point& p) const {
-    double m = mean_;
-    for (std::size_t i = 0; i < points_.size(); ++i) m += kernel_(values_, points_[i], p) * weights_(i, 0);
-    return m;
-  }
-  /// Joint posterior of `at`, without the noise of observation.
-  void joint(const std::vector<Point>& at, Vector& mean, Matrix& covariance) const {
-    Matrix k(points_.size(), at.size());
-    for (std::size_t i = 0; i < points_.size(); ++i)
-      for (std::size_t j = 0; j < at.size(); ++j) k(i, j) = kernel_(values_, points_[i], at[j]);
-    solve_lower(u_, k);
-    mean.assign(at.size(), mean_);
-    covariance = Matrix(at.size(), at.size());
-    for (std::size_t a = 0; a < at.size(); ++a)
-      for (std::size_t b = a; b < at.size(); ++b) covariance(a, b) = kernel_(values_, at[a], at[b]);
-    for (std::size_t i = 0; i < points_.size(); ++i) {
-      const double* row = k.row(i);
-      for (std::size_t a = 0; a < at.size(); ++a) {
-        mean[a] += row[a] * alpha_(i, 0);
-        for (std::size_t b = a; b < at.size(); ++b) covariance(a, b) -= row[a] * row[b];
-      }
-    }
-  }
-
-  /// Posterior means of `curves` (training instances) in a configuration, kept: the grids of instances are
-  /// alike.
-  const Vector& learned(const std::vector<Curve>& curves, const double* configuration) {
-    const Vector key(configuration, configuration + kernel_.everywhere.size());
-    const auto [it, fresh] = learned_.try_emplace(key);
-    if (fresh)
-      for (const Curve& c : curves)
-        it->second.push_back(mean_at({configuration, c.instance, c.application, c.context.data()}));
-    return it->second;
-  }
-
-  Kernel& kernel() { return kernel_; }
-  const Kernel::Values& values() const { return values_; }
-
- private:
-  Kernel kernel_;
-  Kernel::Values values_;
-  std::vector<Point> points_;
-  Vector y_;
-  double mean_ = 0;
-  Matrix u_, alpha_, weights_;
-  std::map<Vector, Vector> learned_;
-};
 
 struct CurveModel::Impl {
   CurveOptions options;
@@ -238,7 +72,6 @@ struct CurveModel::Impl {
 
   void prepare(Random& random);
   Process make_process(const Kernel& kernel, int without, Random random) const;
-  void search(Random& random);
   void choose(Random& random);
 
   /// Curves of known shape at the runs of `c`: flat, and for each resource Amdahl's law, of which a share p
@@ -276,42 +109,6 @@ struct CurveModel::Impl {
 };
 
 namespace {
-
-/// Posterior of the targets (entries m and up) given the first m, under a joint Gaussian with the noise
-/// added. Returns the log likelihood of the first m.
-struct Conditional {
-  Matrix u, w;  // factor of the known block; U^-T K(known, targets)
-  Vector variance;
-};
-std::optional<Conditional> condition_on(const Matrix& covariance, std::size_t m, double noise) {
-  Conditional c;
-  const std::size_t n = covariance.rows;
-  c.u = Matrix(m, m);
-  c.w = Matrix(m, n - m);
-  for (std::size_t i = 0; i < m; ++i) {
-    for (std::size_t j = i; j < m; ++j) c.u(i, j) = covariance(i, j) + (i == j ? noise + kJitter : 0);
-    for (std::size_t j = m; j < n; ++j) c.w(i, j - m) = covariance(i, j);
-  }
-  if (!cholesky(c.u)) return std::nullopt;
-  solve_lower(c.u, c.w);
-  for (std::size_t j = m; j < n; ++j) {
-    double v = covariance(j, j) + noise;
-    for (std::size_t i = 0; i < m; ++i) v -= c.w(i, j - m) * c.w(i, j - m);
-    c.variance.push_back(std::max(v, 1e-6));
-  }
-  return c;
-}
-double apply(const Conditional& c, const Vector& residual, Vector& mean) {
-  Matrix r(residual.size(), 1);
-  for (std::size_t i = 0; i < residual.size(); ++i) r(i, 0) = residual[i];
-  solve_lower(c.u, r);
-  double ll = 0;
-  for (std::size_t i = 0; i < residual.size(); ++i) {
-    ll -= 0.5 * r(i, 0) * r(i, 0) + std::log(c.u(i, i));
-    for (std::size_t j = 0; j < mean.size(); ++j) mean[j] += c.w(i, j) * r(i, 0);
-  }
-  return ll;
-}
 
 double normal_below(double z) {
   return 0.5 * std::erfc(-z / std::numbers::sqrt2);
@@ -400,40 +197,6 @@ Process CurveModel::Impl::make_process(const Kernel& kernel, int without, Random
     }
   }
   return {kernel, std::move(points), std::move(y)};
-}
-
-/// A random walk that keeps what is better, on the marginal likelihood with a wide prior around the start.
-void CurveModel::Impl::search(Random& random) {
-  Kernel kernel{set.everywhere, context_mean.size(), {}};
-  const Vector start = kernel.start();
-  kernel.p = start;
-  process = make_process(kernel, -1, random.fork(1));
-  const auto cost = [&] {
-    double prior = 0;
-    for (std::size_t i = 0; i < start.size(); ++i) {
-      const double off = (process->kernel().p[i] - start[i]) / 1.5;
-      prior += 0.5 * off * off;
-    }
-    return process->condition() + prior;
-  };
-  double best = cost();
-  Vector best_p = start, step(start.size(), 0.5);
-  for (int i = 0; i < options.search; ++i) {
-    Vector p = best_p;
-    std::vector<std::size_t> moved{random.below(p.size())};
-    for (std::size_t d = 0; d < p.size(); ++d)
-      if (random.uniform() < 0.2) moved.push_back(d);
-    for (std::size_t d : moved) p[d] += step[d] * random.normal();
-    process->kernel().p = p;
-    const double c = cost();
-    for (std::size_t d : moved) step[d] *= c < best ? 1.3 : 0.93;
-    if (c < best) {
-      best = c;
-      best_p = p;
-    }
-  }
-  process->kernel().p = best_p;
-  process->condition();
 }
 
 CurveModel::Impl::Components CurveModel::Impl::components(Process& p, const Curve& c,
@@ -616,7 +379,9 @@ Result<CurveModel> CurveModel::fit(const PerformanceSet& set, std::span<const st
   if (impl->set.instances.empty()) return Error(std::errc::invalid_argument, "no instance to learn from");
   Random random(options.seed);
   impl->prepare(random);
-  impl->search(random);
+  impl->process =
+      impl->make_process(Kernel{set.everywhere, impl->context_mean.size(), {}}, -1, random.fork(1));
+  impl->process->search(options.search, random);
   impl->choose(random);
   return CurveModel(std::move(impl));
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "agents/mlp_kernels.h"
 
@@ -148,7 +149,12 @@ at::Tensor mlp_frozen(const Network& network, const at::Tensor& x, const at::Ten
   return evaluate(network.spec, network.parameters.detach(), x, rest);
 }
 
-static void step_down(Network& network, Adam& adam, const at::Tensor& g) {
+static double sum_of_squares(const at::Tensor& g) {
+  return kernels::best().sum_of_squares(g.data_ptr<float>(), static_cast<std::size_t>(g.numel()));
+}
+
+/// `squares`: of g.
+static void step_down(Network& network, Adam& adam, const at::Tensor& g, double squares) {
   if (!adam.m.defined()) {
     adam.m = at::zeros_like(g);
     adam.v = at::zeros_like(g);
@@ -157,7 +163,7 @@ static void step_down(Network& network, Adam& adam, const at::Tensor& g) {
   const auto t = static_cast<double>(adam.steps);
   const auto n = static_cast<std::size_t>(g.numel());
   const kernels::Kernels& k = kernels::best();
-  const double norm = adam.max_norm > 0 ? std::sqrt(k.sum_of_squares(g.data_ptr<float>(), n)) : 0;
+  const double norm = adam.max_norm > 0 ? std::sqrt(squares) : 0;
   kernels::AdamStep step{};
   step.rate = static_cast<float>(adam.rate / (1 - std::pow(adam.beta1, t)));
   step.beta1 = static_cast<float>(adam.beta1);
@@ -170,14 +176,15 @@ static void step_down(Network& network, Adam& adam, const at::Tensor& g) {
 }
 
 double descend(Network& network, Adam& adam, const at::Tensor& loss) {
-  step_down(network, adam, torch::autograd::grad({loss}, {network.parameters})[0]);
+  const at::Tensor g = torch::autograd::grad({loss}, {network.parameters})[0];
+  step_down(network, adam, g, sum_of_squares(g));
   return loss.item<double>();
 }
 
 double descend(Network& one, Adam& one_adam, Network& other, Adam& other_adam, const at::Tensor& loss) {
   const auto g = torch::autograd::grad({loss}, {one.parameters, other.parameters});
-  step_down(one, one_adam, g[0]);
-  step_down(other, other_adam, g[1]);
+  step_down(one, one_adam, g[0], sum_of_squares(g[0]));
+  step_down(other, other_adam, g[1], sum_of_squares(g[1]));
   return loss.item<double>();
 }
 
@@ -193,12 +200,19 @@ double descend(const std::vector<Part>& parts, const at::Tensor& loss) {
   std::vector<at::Tensor> inputs;
   for (const Part& part : parts)
     if (part.adam != nullptr) inputs.push_back(part.network->parameters);
-  const auto g = torch::autograd::grad({loss}, inputs, {}, c10::nullopt, false, true);
+  auto g = torch::autograd::grad({loss}, inputs, {}, c10::nullopt, false, true);
+  std::vector<double> squares;
+  for (at::Tensor& gradient : g) {
+    if (gradient.defined()) gradient = gradient.contiguous();
+    squares.push_back(gradient.defined() ? sum_of_squares(gradient) : 0);
+    if (!std::isfinite(squares.back())) return std::numeric_limits<double>::quiet_NaN();
+  }
   std::size_t i = 0;
-  for (const Part& part : parts)
-    if (part.adam != nullptr)
-      if (const at::Tensor& gradient = g[i++]; gradient.defined())
-        step_down(*part.network, *part.adam, gradient.contiguous());
+  for (const Part& part : parts) {
+    if (part.adam == nullptr) continue;
+    if (g[i].defined()) step_down(*part.network, *part.adam, g[i], squares[i]);
+    ++i;
+  }
   return loss.item<double>();
 }
 

@@ -15,7 +15,8 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 std::string cell(const Interval& i) {
   if (!std::isfinite(i.mean)) return "-";
-  if (!(i.hi > i.lo)) return digits(i.mean);
+  if (!(i.hi > i.lo))
+    return i.mean == std::round(i.mean) ? std::to_string(std::llround(i.mean)) : digits(i.mean);
   return digits(i.mean) + " [" + digits(i.lo) + ", " + digits(i.hi) + "]";
 }
 

@@ -108,6 +108,21 @@ double legend(std::string& out, const std::vector<std::pair<std::string, int>>& 
   return names.empty() ? 6 : y + 10;
 }
 
+/// Of the methods that are in many figures.
+std::optional<int> own_colour(const std::string& name) {
+  static constexpr std::pair<std::string_view, int> kOwn[] = {
+      {"ours", 0},        {"flashd", 0},     {"flash", 1},         {"aware", 1},
+      {"shared", 2},      {"vanilla", 2},    {"no_retraining", 2}, {"true_params", 3},
+      {"vanilla_raw", 3}, {"scratch", 4},    {"unadapted", 4},     {"tl", 5},
+      {"no_offline", 5},  {"tl_plus", 6},    {"persistence", 6},   {"rule", 7},
+      {"rules", 7},       {"best_fixed", 8}, {"static", 8},        {"converged", 9},
+      {"random", 6},      {"oracle", 3}};
+  for (const auto& [known, colour] : kOwn)
+    if (name == known) return colour;
+  if (name.starts_with("libtorch")) return 5;
+  return std::nullopt;
+}
+
 /// A colour of its own for each name, its usual one where that is free.
 std::vector<int> colours(const std::vector<std::string>& names) {
   std::vector<int> out;
@@ -198,15 +213,7 @@ std::vector<double> nice_ticks(double low, double high, int wanted) {
 }
 
 int colour_of(const std::string& name) {
-  static constexpr std::pair<std::string_view, int> kOwn[] = {
-      {"ours", 0},        {"flashd", 0},   {"flash", 1},         {"aware", 1},
-      {"shared", 2},      {"vanilla", 2},  {"no_retraining", 2}, {"true_params", 3},
-      {"vanilla_raw", 3}, {"scratch", 4},  {"unadapted", 4},     {"tl", 5},
-      {"no_offline", 5},  {"libtorch", 5}, {"tl_plus", 6},       {"persistence", 6},
-      {"rule", 7},        {"rules", 7},    {"best_fixed", 8},    {"static", 8},
-      {"converged", 9},   {"random", 6},   {"oracle", 3}};
-  for (const auto& [known, colour] : kOwn)
-    if (name == known) return colour;
+  if (const auto own = own_colour(name)) return *own;
   unsigned sum = 0;
   for (const char c : name) sum = sum * 31 + static_cast<unsigned char>(c);
   return static_cast<int>(sum % kColours);
@@ -286,7 +293,7 @@ std::string svg(const BarChart& chart) {
   std::vector<int> colour = colours(chart.series);
   if (by_group) {  // names stand beside their bars: two may have one colour
     colour.clear();
-    for (const std::string& g : chart.groups) colour.push_back(colour_of(g));
+    for (const std::string& g : chart.groups) colour.push_back(own_colour(g).value_or(0));
   }
   std::vector<std::pair<std::string, int>> keys;
   if (!by_group)

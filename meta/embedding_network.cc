@@ -123,21 +123,31 @@ at::Tensor EmbeddingNetwork::embed(const Sequences& pair, Kept& kept) const {
     return embed({&one, 1});
   TORCH_CHECK(pair.features == features_, "sequences of ", pair.features, " features, not ", features_);
   Kept now;
-  at::Tensor mean = at::zeros({1, gru_spec_.outputs()});
+  std::map<int, std::vector<int>> fresh;  // by length: those of one length are one batch
   for (int n = 0; n < pair.count; ++n) {
     const auto i = static_cast<std::size_t>(n);
-    auto found = kept.extract(pair.ids[i]);
-    if (found.empty()) {
-      at::Tensor x = at::empty({pair.lengths[i], 1, features_});
-      for (int t = 0; t < pair.lengths[i]; ++t)
-        normalise(pair.x.data() + std::int64_t{t * pair.count + n} * features_,
-                  x.data_ptr<float>() + std::int64_t{t} * features_, features_);
-      const at::Tensor h = gru_last_output(gru_spec_, gru_.parameters, x);
-      now.emplace(pair.ids[i], std::vector<float>(h.data_ptr<float>(), h.data_ptr<float>() + h.numel()));
-    } else {
+    if (auto found = kept.extract(pair.ids[i]); !found.empty()) {
       now.insert(std::move(found));
+    } else {
+      fresh[pair.lengths[i]].push_back(n);
     }
-    const std::vector<float>& h = now.at(pair.ids[i]);
+  }
+  for (const auto& [length, members] : fresh) {
+    const auto count = static_cast<std::int64_t>(members.size());
+    at::Tensor x = at::empty({length, count, features_});
+    for (std::size_t m = 0; m < members.size(); ++m)
+      for (int t = 0; t < length; ++t)
+        normalise(pair.x.data() + std::int64_t{t * pair.count + members[m]} * features_,
+                  x.data_ptr<float>() + (t * count + static_cast<std::int64_t>(m)) * features_, features_);
+    const at::Tensor h = gru_last_output(gru_spec_, gru_.parameters, x);
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      const float* row = h.data_ptr<float>() + static_cast<std::int64_t>(m) * h.size(1);
+      now.emplace(pair.ids[static_cast<std::size_t>(members[m])], std::vector<float>(row, row + h.size(1)));
+    }
+  }
+  at::Tensor mean = at::zeros({1, gru_spec_.outputs()});
+  for (const std::uint64_t id : pair.ids) {
+    const std::vector<float>& h = now.at(id);
     for (std::size_t d = 0; d < h.size(); ++d)
       mean.data_ptr<float>()[d] += h[d] / static_cast<float>(pair.count);
   }

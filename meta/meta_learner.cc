@@ -174,20 +174,14 @@ Result<MetaUpdate> MetaModel::end_episode() {
       g.data_ptr<float>()[i] = static_cast<float>(mean);
     }
     const std::vector<Part> parts = m.network->parts();
-    const auto before = copy_parts(parts);
     try {
       const c10::AutoGradMode gradients_wanted(true);
-      descend(parts, (m.graph * g).sum());
+      update.updated = std::isfinite(descend(parts, (m.graph * g).sum()));
     } catch (const std::exception& e) {
       m.forget_episode();
       return einval(std::string("updating the meta learner: ") + e.what());
     }
-    if (!all_finite(parts)) {
-      put_back(before, parts);
-    } else {
-      update.updated = true;
-      ++m.updates;
-    }
+    if (update.updated) ++m.updates;
     update.gradient = std::sqrt(squares);
   }
   m.forget_episode();
