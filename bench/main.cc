@@ -222,6 +222,15 @@ struct Delegated {
 constexpr Delegated kDelegated[] = {
     {"learner", "policies, updates and flash-learner", "flash-bench-learner"},
     {"adapt", "what each way to control earns on unseen pairs, and how fast", "flash-bench-meta"},
+    {"bootstrap", "SLO violations and utilisation while agents learn (AWARE 5.4)", "flash-bench-meta"},
+    {"serve", "what is lost while applications are updated under a serving policy (AWARE 5.3)",
+     "flash-bench-meta"},
+    {"characterize",
+     "what unadapted models lose on other applications, updates, processors (FLASH Figs. 4, 13)",
+     "flash-bench-meta"},
+    {"predict", "what the similarity of embeddings says about a move to another pair (FLASH 5.5)",
+     "flash-bench-meta"},
+    {"amortize", "from how many pairs on pretraining pays (FLASH A.7)", "flash-bench-meta"},
     {"rcs", "the supervised agent with and without FLASH on public measurements", "flash-bench-meta"},
     {"overhead", "what FLASH adds to a decision and to training (its Table 3)", "flash-bench-meta"},
 };

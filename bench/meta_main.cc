@@ -3,11 +3,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "agents/agent.h"
 #include "bench/adapt.h"
 #include "bench/commands.h"
+#include "bench/experiment_commands.h"
 #include "bench/overhead.h"
 #include "bench/rcs.h"
 
@@ -23,6 +25,7 @@ struct Arguments {
   RcsOptions rcs;
   AdaptOptions adapt;
   bool quick_overhead = false;
+  ExperimentArguments experiments;
   bool json = false;
 };
 
@@ -140,7 +143,7 @@ void print_overhead(const json& r) {
 
 int run(const std::vector<std::string_view>& words) {
   Arguments a;
-  const Command commands[] = {
+  std::vector<Command> commands = {
       {"adapt", "what each way to control earns on unseen pairs, and how fast", adapt_rows(a),
        [&a] { return adapt(a); }},
       {"rcs", "the supervised agent with and without FLASH on public measurements", rcs_rows(a),
@@ -150,6 +153,7 @@ int run(const std::vector<std::string_view>& words) {
        {{"--quick", "", "a third of the rounds", flag_into(a.quick_overhead)}, json_row(a)},
        [&a] { return print_measured(measure_overhead(a.quick_overhead), a.json, print_overhead); }},
   };
+  for (Command& c : experiment_commands(a.experiments)) commands.push_back(std::move(c));
   if (words.empty()) return wrong_usage("no command given", "flash-bench --help");
   return run_command(commands, words, "flash-bench " + std::string(words[0]) + " --help");
 }

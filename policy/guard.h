@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -34,6 +35,26 @@ class FlapRecord {
   std::array<std::uint64_t, kRemembered> steps_{};
 };
 
+/// How often the objective was missed: by the rules while they were in charge, and of late by the learned
+/// policy. A reward weighs misses against utilisation; what a target is promised is not to miss more than
+/// under the rules (AWARE 5.4 counts violations apart from the reward, too).
+class ObjectiveRecord {
+ public:
+  static constexpr std::size_t kOfLate = 100;  // steps
+  /// Of a step under control. `horizon`: about so many steps of the rules count.
+  void add(bool missed, Controller who, std::size_t horizon);
+  double rules_share() const { return rules_share_; }
+  int missed_of_late() const { return static_cast<int>(of_late_.count()); }
+  /// More misses of late than the rules would have had in as many steps.
+  bool overspent() const { return rules_ > 0 && missed_of_late() > rules_share_ * kOfLate; }
+
+ private:
+  std::bitset<kOfLate> of_late_;
+  std::size_t next_ = 0;
+  double rules_share_ = 0;
+  std::uint64_t rules_ = 0;  // steps
+};
+
 struct GuardInput {
   KnobKind knob = KnobKind::CpuLimit;
   double current = 0;             // read back; +inf: no limit
@@ -45,6 +66,7 @@ struct GuardInput {
   const FlapRecord* flaps = nullptr;
   std::uint64_t step = 0;  // decisions so far
   double growth_room = 0;  // MemoryLimit: bytes above the working set, LimitsFallback::growth_room()
+  double at_least = 0;     // "objective": what the rules ask for; 0: the decision is not bound to it
   bool words = true;       // false: reasons stay empty and no verdict is recorded, for the simulator's pace
 };
 
@@ -54,8 +76,10 @@ struct Guard {
   double (*allow)(const GuardInput& input, double proposed, std::string& reason);
 };
 
-/// In order of asking: pressure, slew, flap, bounds. Bounds come last: whatever the others say, no knob
-/// leaves its range (a value that is outside at the start is brought in at once).
+/// In order of asking: objective, pressure, slew, flap, bounds. Bounds come last: whatever the others say, no
+/// knob leaves its range (a value that is outside at the start is brought in at once).
+///  - objective: a learned policy that of late missed the objective more often than the rules did
+///    (ObjectiveRecord) gives at least what the rules ask for.
 ///  - pressure: a starving target's limit is not cut (CPU: PSI some, where that is missing the throttled
 ///    share; memory: PSI full), and no memory limit goes below the working set with room for its recent
 ///    growth. Frequency has no floor here: its fallback and reward look at the SLO, and waiting for a CPU

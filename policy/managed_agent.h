@@ -94,6 +94,7 @@ struct ManagedAgent {
   std::uint64_t last_objection = 0;  // seq of the last decision that a guard changed or refused
 
   LimitsFallback limits;
+  ObjectiveRecord objective;
   std::array<FlapRecord, kKnobCount> flaps;
   StateVector state;
 

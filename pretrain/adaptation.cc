@@ -52,39 +52,43 @@ AgentSpaces agent_spaces(Task task) {
   return {task, state_dim(task), action_dim(task)};
 }
 
+Transition explored_step(const CompiledPolicy& policy, EvaluatorScratch& scratch, World& world,
+                         Random& chance, AugmentedState* augmented) {
+  const ExplorationSchedule& explore = policy.snapshot.exploration;
+  std::array<float, kMaxActionDim> action{};
+  const std::size_t width = world.executed().size();
+  const auto see = [&] { return augmented != nullptr ? augmented->see(world) : world.state(); };
+  Transition x;
+  const auto before = see();
+  x.state.assign(before.begin(), before.end());
+  greedy_action(policy, scratch, x.state, action);
+  if (world.core().task() == Task::ResourceLimits) {
+    for (std::size_t k = 0; k < width; ++k)
+      action[k] = static_cast<float>(std::clamp(action[k] + explore.sigma * chance.normal(), -1.0, 1.0));
+  } else if (chance.uniform() < explore.epsilon) {
+    action[0] = static_cast<float>(chance.below(kFrequencyLevels));
+  }
+  world.step({action.data(), width});
+  x.action.assign(world.executed().begin(), world.executed().end());
+  x.reward = world.reward();
+  if (augmented != nullptr) augmented->record(world);
+  const auto after = see();
+  x.next_state.assign(after.begin(), after.end());
+  return x;
+}
+
 LivedEpisode live_one_episode(const PolicySnapshot& snapshot, const Pair& pair, int episode,
                               std::uint64_t seed, const std::function<void(const Transition&)>& learn,
                               AugmentedState* augmented) {
-  const Task task = pair.task();
   Random chance = Random(seed).fork(static_cast<std::uint64_t>(episode));
   World world;
   world.reset(pair, chance.uniform(0, 30000), chance.next());
   const CompiledPolicy policy(snapshot);
   EvaluatorScratch scratch;
   policy.actor.prepare(scratch);
-  const ExplorationSchedule& explore = policy.snapshot.exploration;
-  std::array<float, kMaxActionDim> action{};
-  const std::size_t width = task == Task::ResourceLimits ? kLimitsActionDim : 1;
   LivedEpisode lived;
-  const auto see = [&] { return augmented != nullptr ? augmented->see(world) : world.state(); };
   for (int t = 0; t < kEpisodeSteps; ++t) {
-    Transition x;
-    const auto before = see();
-    x.state.assign(before.begin(), before.end());
-    greedy_action(policy, scratch, x.state, action);
-    if (task == Task::ResourceLimits) {
-      for (std::size_t k = 0; k < width; ++k)
-        action[k] = static_cast<float>(std::clamp(action[k] + explore.sigma * chance.normal(), -1.0, 1.0));
-    } else if (chance.uniform() < explore.epsilon) {
-      action[0] = static_cast<float>(chance.below(kFrequencyLevels));
-    }
-    world.step({action.data(), width});
-    x.action.assign(world.executed().begin(), world.executed().end());
-    x.reward = world.reward();
-    if (augmented != nullptr) augmented->record(world);
-    const auto after = see();
-    x.next_state.assign(after.begin(), after.end());
-    learn(x);
+    learn(explored_step(policy, scratch, world, chance, augmented));
     add_step(lived, world);
   }
   return lived;

@@ -49,6 +49,9 @@ struct LivedEpisode {
   double reward = 0, utilization = 0, slo_preservation = 0;
 };
 
+/// One step of the world by `policy`, varied as its exploration asks, and what was seen of it.
+Transition explored_step(const CompiledPolicy& policy, EvaluatorScratch& scratch, World& world,
+                         Random& chance, AugmentedState* augmented = nullptr);
 /// One episode by `policy`, varied as its exploration asks; `learn` is told every step.
 LivedEpisode live_one_episode(const PolicySnapshot& policy, const Pair& pair, int episode, std::uint64_t seed,
                               const std::function<void(const Transition&)>& learn,

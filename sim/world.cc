@@ -109,12 +109,23 @@ void WorldCore::act(std::span<const double> wanted, bool words) {
     in.flaps = &flaps_[i];
     double allowed = apply_guards(in, wanted[i], verdicts);
     if (in.knob == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
-    if (same_setting(in.knob, allowed, in.current)) continue;
-    flaps_[i].record(step_, allowed > in.current ? 1 : -1);
-    in_force_[i] = allowed;
+    put_in_force(i, in.knob, allowed);
   }
   verdicts.clear();
   pass(true);
+}
+
+void WorldCore::execute(std::span<const double> allowed) {
+  khz_before_ = in_force_[0];
+  for (std::size_t i = 0; i < in_force().size(); ++i)
+    put_in_force(i, task() == Task::ResourceLimits ? kLimitsActions[i] : KnobKind::CpuFrequency, allowed[i]);
+  pass(true);
+}
+
+void WorldCore::put_in_force(std::size_t i, KnobKind knob, double allowed) {
+  if (same_setting(knob, allowed, in_force_[i])) return;
+  flaps_[i].record(step_, allowed > in_force_[i] ? 1 : -1);
+  in_force_[i] = allowed;
 }
 
 void WorldCore::pass(bool with_reward) {

@@ -45,6 +45,11 @@ class WorldCore {
   /// Asks for knob values (limits: cores, bytes; frequency: kHz); the guards have the last word. Then a
   /// second passes. `words`: ask the guards for their reasons too (slower, the same values).
   void act(std::span<const double> wanted, bool words = false);
+  /// The same for who has asked the guards already (ControlLoop, sim/managed_world.h).
+  void execute(std::span<const double> allowed);
+  /// The application was updated while it runs (AWARE 2.3): backlog, memory and what is in force stay, the
+  /// rest is the new pair's. It must outlive this. REQUIRES: the same task.
+  void change_pair(const Pair& pair) { pair_ = &pair; }
 
   const Pair& pair() const { return *pair_; }
   Task task() const { return pair_->task(); }
@@ -70,6 +75,7 @@ class WorldCore {
 
  private:
   friend class World;
+  void put_in_force(std::size_t i, KnobKind knob, double allowed);
   void pass(bool with_reward);
   void observe(const NodeTick& tick, const NodeSettings& settings);
   void judge_step();

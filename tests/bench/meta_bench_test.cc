@@ -95,6 +95,25 @@ TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
   EXPECT_THAT(absent.text, HasSubstr("absent.json"));
 }
 
+TEST_F(MetaBench, ExperimentsOfLivesJudgeEveryWayAndSayWhatTheyHadToShow) {
+  const std::string small = " --quick --pairs 2 --models " + folder() + " --threads 1 --json ";
+  const auto boot = run_bench("bootstrap --episodes 4" + small);
+  ASSERT_EQ(boot.status, 0) << boot.text;
+  for (const char* name : {"rule", "aware", "ours", "no_offline", "scratch", "converged"}) {
+    ASSERT_TRUE(boot.json["methods"].contains(name)) << name;
+    EXPECT_EQ(boot.json["curves"][name]["reward"].size(), 4U);
+    EXPECT_EQ(boot.json["per_pair"][name]["reward"].size(), 2U);
+  }
+  EXPECT_TRUE(boot.json["must_show"].contains("violations_not_above_rule"));
+  EXPECT_EQ(boot.json["curves"]["aware"]["learned_share"][0], 0) << "the first episode is the rules'";
+
+  const auto serve = run_bench("serve --episodes 2 --converged 2" + small);
+  ASSERT_EQ(serve.status, 0) << serve.text;
+  EXPECT_TRUE(serve.json["methods"]["aware"].contains("loss_pct"));
+  EXPECT_EQ(serve.json["thresholds"].size(), 3U);
+  EXPECT_EQ(run_bench("serve --episodes 0").status, 2);
+}
+
 TEST_F(MetaBench, OverheadHasLibtorchBesideEach) {
   const auto run = run_bench("overhead --quick --json");
   ASSERT_EQ(run.status, 0) << run.text;

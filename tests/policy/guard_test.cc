@@ -60,10 +60,39 @@ TEST_F(GuardTable, LetsAModestChangePassWithoutAWord) {
   EXPECT_TRUE(verdicts.empty());
 }
 
-TEST_F(GuardTable, HasTheFourGuardsInOrder) {
+TEST_F(GuardTable, HasTheFiveGuardsInOrder) {
   std::vector<std::string_view> names;
   for (const Guard& g : guard_table()) names.push_back(g.name);
-  EXPECT_EQ(names, (std::vector<std::string_view>{"pressure", "slew", "flap", "bounds"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"objective", "pressure", "slew", "flap", "bounds"}));
+}
+
+using Objective = Fixture;
+
+TEST_F(Objective, BindsADecisionToWhatTheRulesAskForOnlyWhereThatIsMore) {
+  in.at_least = 1.1;
+  EXPECT_EQ(ask(0.9), 1.1);
+  EXPECT_EQ(verdicts.front().guard, "objective");
+  EXPECT_NE(verdicts.front().reason.find("1.10 cores"), std::string::npos) << verdicts.front().reason;
+  EXPECT_EQ(ask(1.2), 1.2);
+  EXPECT_TRUE(verdicts.empty());
+  in.at_least = 0;
+  EXPECT_EQ(ask(0.9), 0.9);
+}
+
+TEST(ObjectiveRecord, IsOverspentWhenThePolicyMissesMoreOftenThanTheRulesDid) {
+  ObjectiveRecord r;
+  for (int i = 0; i < 20; ++i) r.add(true, Controller::Learned, 500);
+  EXPECT_FALSE(r.overspent()) << "nothing is known of the rules";
+  r = {};
+  for (int i = 0; i < 100; ++i) r.add(i % 50 == 0, Controller::Fallback, 500);
+  EXPECT_DOUBLE_EQ(r.rules_share(), 0.02);
+  EXPECT_EQ(r.missed_of_late(), 0) << "the rules' own misses are not the policy's";
+  for (int i = 0; i < 2; ++i) r.add(true, Controller::Learned, 500);
+  EXPECT_FALSE(r.overspent()) << "as many as the rules' share of a hundred steps";
+  r.add(true, Controller::Learned, 500);
+  EXPECT_TRUE(r.overspent());
+  for (int i = 0; i < 100; ++i) r.add(false, Controller::Learned, 500);
+  EXPECT_FALSE(r.overspent()) << "a hundred steps ago is not of late";
 }
 
 TEST_F(Bounds, BringAValueIntoTheRangeAndSayWhich) {

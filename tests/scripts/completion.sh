@@ -17,7 +17,7 @@ expect() {
   done
   [ $# -gt 1 ] || [ ${#COMPREPLY[@]} -eq 0 ] || { echo "'$1' offers ${COMPREPLY[*]}"; failed=1; }
 }
-expect 'flash-bench ' tick daemon sim calibrate live learner adapt rcs overhead --help
+expect 'flash-bench ' tick daemon sim calibrate live learner adapt bootstrap serve characterize predict amortize rcs overhead --help
 expect 'flash-bench ad' adapt
 expect 'flash-bench rcs --' --dataset --test --repeats --json --help
 expect 'flash-bench adapt --task ' resource-limits cpu-frequency
