@@ -191,7 +191,7 @@ double descend(Network& one, Adam& one_adam, Network& other, Adam& other_adam, c
 double descend(Network& network, Adam& adam, const at::Tensor& loss, const at::Tensor& input,
                at::Tensor& gradient) {
   const auto g = torch::autograd::grad({loss}, {network.parameters, input});
-  step_down(network, adam, g[0]);
+  step_down(network, adam, g[0], sum_of_squares(g[0]));
   gradient.add_(g[1]);
   return loss.item<double>();
 }
