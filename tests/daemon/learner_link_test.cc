@@ -441,8 +441,9 @@ TEST_F(LearnerLinkTest, WhatBreaksTheProtocolClosesTheConnectionByName) {
   closes("garbage", "byte 0");
   closes(link::encode(Up(link::HelloUp{"l", "", 1})), "a second Hello");
   std::string other = link::encode(Up(link::Stored{"limits_1", 1}));
-  other[other.find("av") + 2] = 2;
-  closes(other, "version 2, this end speaks 1");
+  other[other.find("av") + 2] = link::kVersion + 1;
+  closes(other, "version " + std::to_string(link::kVersion + 1) + ", this end speaks " +
+                    std::to_string(link::kVersion));
   EXPECT_EQ(flashd->counters().protocol_errors, 3u);
 }
 

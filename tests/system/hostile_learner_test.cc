@@ -293,8 +293,9 @@ TEST_F(HostileLearner, AMessageNestedWithoutEndClosesTheConnection) {
 
 TEST_F(HostileLearner, AnotherVersionClosesTheConnection) {
   std::string bytes = link::encode(Up(link::Stored{"limits_1", 1}));
-  bytes[bytes.find("av") + 2] = 2;
-  expect_protocol_error(bytes, "version 2, this end speaks 1");
+  bytes[bytes.find("av") + 2] = link::kVersion + 1;
+  expect_protocol_error(bytes, "version " + std::to_string(link::kVersion + 1) + ", this end speaks " +
+                                   std::to_string(link::kVersion));
 }
 
 TEST_F(HostileLearner, AnOversizedMessageClosesTheConnection) {
