@@ -5,7 +5,9 @@
 
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <systemd/sd-bus.h>
 #include <unistd.h>
@@ -67,8 +69,7 @@ class PrivateBus {
     const char* argv[] = {"dbus-daemon", argument.c_str(), "--nofork", "--nopidfile", "--nosyslog", nullptr};
     if (posix_spawnp(&pid_, argv[0], nullptr, nullptr, const_cast<char**>(argv), environ) != 0)
       throw std::runtime_error("dbus-daemon cannot be started");
-    for (int i = 0; i < 500 && !std::filesystem::exists(folder_ + "/socket"); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 500 && !listens(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   ~PrivateBus() {
     if (pid_ > 0) {
@@ -97,6 +98,17 @@ class PrivateBus {
   }
 
  private:
+  /// The socket's file is there a moment before somebody listens on it.
+  bool listens() const {
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    (folder_ + "/socket").copy(to.sun_path, sizeof to.sun_path - 1);
+    const bool accepted = ::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+    close(fd);
+    return accepted;
+  }
+
   std::string folder_;
   pid_t pid_ = -1;
 };

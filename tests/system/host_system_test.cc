@@ -169,14 +169,15 @@ TEST_F(HostSystem, CpuLimitIsReadAndThrottlingSeen) {
   const auto reader = Cgroup::open(layout_, cgroup.path());
   ASSERT_TRUE(reader) << reader.error().message();
   EXPECT_TRUE(std::isinf(*reader->cpu_limit()));
+  // So small that a busy machine gives it, too.
   const auto directory = layout_.directory(CgroupController::Cpu, cgroup.path());
   if (layout_.version(CgroupController::Cpu) == CgroupVersion::V2) {
-    ASSERT_TRUE(write_file(directory + "/cpu.max", "20000 100000"));
+    ASSERT_TRUE(write_file(directory + "/cpu.max", "5000 100000"));
   } else {
     ASSERT_TRUE(write_file(directory + "/cpu.cfs_period_us", "100000"));
-    ASSERT_TRUE(write_file(directory + "/cpu.cfs_quota_us", "20000"));
+    ASSERT_TRUE(write_file(directory + "/cpu.cfs_quota_us", "5000"));
   }
-  EXPECT_DOUBLE_EQ(*reader->cpu_limit(), 0.2);
+  EXPECT_DOUBLE_EQ(*reader->cpu_limit(), 0.05);
 
   const auto target = target_of(cgroup);
   CgroupCollector collector(layout_);
@@ -188,10 +189,10 @@ TEST_F(HostSystem, CpuLimitIsReadAndThrottlingSeen) {
   collector.collect(now(), table);
   std::this_thread::sleep_for(1s);
   collector.collect(now(), table);
-  EXPECT_LT(out[Signal::CpuUsage].value, 0.3);
+  EXPECT_LT(out[Signal::CpuUsage].value, 0.15);
   EXPECT_GT(out[Signal::CpuThrottled].value, 0);
   EXPECT_GT(out[Signal::CpuThrottledTime].value, 0);
-  EXPECT_DOUBLE_EQ(out[Signal::CpuLimit].value, 0.2);
+  EXPECT_DOUBLE_EQ(out[Signal::CpuLimit].value, 0.05);
 }
 
 TEST_F(HostSystem, MemoryIsChargedAndItsLimitRead) {
