@@ -41,7 +41,8 @@ struct Alternative {
 enum class Verdict : std::uint8_t { Changed, Refused };
 
 struct GuardVerdict {
-  std::string_view guard;  // "bounds", "slew", "flap", "pressure", "capacity", "lease", "snapshot"
+  std::string_view
+      guard;  // "objective", "pressure", "slew", "flap", "bounds"; "capacity", "lease", "snapshot"
   KnobKind knob = KnobKind::CpuLimit;
   Verdict verdict = Verdict::Changed;
   double before = 0, after = 0;

@@ -40,13 +40,16 @@ class FlapRecord {
 /// under the rules (AWARE 5.4 counts violations apart from the reward, too).
 class ObjectiveRecord {
  public:
-  static constexpr std::size_t kOfLate = 100;  // steps
+  static constexpr std::size_t kOfLate = 300;  // steps
+  /// Of the rules' share that the policy may use: a guard that spoke only beyond all of it would leave the
+  /// policy hovering a little above, since it speaks after the miss.
+  static constexpr double kMayUse = 0.8;
   /// Of a step under control. `horizon`: about so many steps of the rules count.
   void add(bool missed, Controller who, std::size_t horizon);
   double rules_share() const { return rules_share_; }
   int missed_of_late() const { return static_cast<int>(of_late_.count()); }
-  /// More misses of late than the rules would have had in as many steps.
-  bool overspent() const { return rules_ > 0 && missed_of_late() > rules_share_ * kOfLate; }
+  /// More misses of late than kMayUse of what the rules would have had in as many steps.
+  bool overspent() const { return rules_ > 0 && missed_of_late() > kMayUse * rules_share_ * kOfLate; }
 
  private:
   std::bitset<kOfLate> of_late_;
