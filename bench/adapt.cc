@@ -12,8 +12,9 @@
 
 #include "agents/agent.h"
 #include "bench/adapt_summary.h"
+#include "bench/experiment.h"
+#include "bench/program.h"
 #include "core/tensor_file.h"
-#include "meta/policy_model.h"
 #include "policy/action_space.h"
 #include "pretrain/adaptation.h"
 #include "pretrain/flash_agent.h"
@@ -29,7 +30,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::uint64_t kUnseen = 0xada97ULL, kKnown = 0x6b6eULL;
-constexpr const char* kInstalled = "/usr/share/flashd/models";
 constexpr std::size_t kLast = 10;  // episodes that say what the converged agent is like
 
 std::unique_ptr<Agent> new_agent(Task task, int state, std::uint64_t seed) {
@@ -43,7 +43,7 @@ class Adapt {
  public:
   explicit Adapt(const AdaptOptions& o)
       : o_(o), judged_{o.evaluation, o.threads, o.seed}, start_(std::chrono::steady_clock::now()) {
-    if (o_.models.empty()) o_.models = kInstalled;
+    if (o_.models.empty()) o_.models = default_models();
   }
 
   Result<ordered_json> run() {
@@ -124,10 +124,8 @@ class Adapt {
   Result<SharedPolicy> policy(const std::string& name, Conditioning conditioning) {
     const std::string path = file(name);
     if (std::filesystem::exists(path)) {
-      FLASH_TRY(const TensorFile from, read_tensor_file(path));
-      // What flash-learner reads has more beside it than the policy.
-      auto model = to_policy_model(from, std::string(to_string(o_.task)));
-      auto restored = SharedPolicy::restore(model ? model->policy : from);
+      FLASH_TRY(const TensorFile file, read_policy(path, o_.task));
+      auto restored = SharedPolicy::restore(file);
       if (!restored) return Error(std::errc::invalid_argument, path + ": " + restored.error().message());
       const SharedPolicyOptions& p = restored->options();
       if (p.task != o_.task || p.conditioning != conditioning || p.state_dim != state_dim(o_.task) ||

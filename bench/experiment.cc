@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "bench/program.h"
+#include "meta/policy_model.h"
 #include "policy/action_space.h"
 #include "policy/observation_space.h"
 #include "pretrain/adaptation.h"
@@ -68,13 +70,22 @@ Result<Pretrained> pretrain_here(const ExperimentOptions& o, std::size_t pairs, 
   return out;
 }
 
+Result<TensorFile> read_policy(const std::string& path, Task task) {
+  FLASH_TRY(TensorFile file, read_tensor_file(path));
+  if (file.kind == "shared-policy") return file;
+  auto model = to_policy_model(file, std::string(to_string(task)));
+  if (!model) return Error(std::errc::invalid_argument, path + ": " + model.error().message());
+  return std::move(model->policy);
+}
+
 Result<Pretrained> pretrained(const ExperimentOptions& o) {
-  const std::string path = o.models + "/" + std::string(to_string(o.task)) + ".model";
+  const std::string path =
+      (o.models.empty() ? default_models() : o.models) + "/" + std::string(to_string(o.task)) + ".model";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
     return o.quick ? pretrain_here(o, 24, 2, 120) : pretrain_here(o, 120, 5, 400);
   Pretrained out;
-  FLASH_TRY(out.file, read_tensor_file(path));
+  FLASH_TRY(out.file, read_policy(path, o.task));
   FLASH_TRY(const SharedPolicy policy, SharedPolicy::restore(out.file));
   if (policy.options().task != o.task || policy.options().conditioning != Conditioning::Embedding ||
       policy.options().state_dim != state_dim(o.task) || policy.options().outputs != action_dim(o.task))

@@ -30,7 +30,7 @@ struct ExperimentOptions {
   bool quick = false;              // a small form, for a look
   std::string apps, envs, traces;  // pools of others; empty: drawn by seed
   PoolKind kind = PoolKind::Drawn;
-  std::string models = "/usr/share/flashd/models";  // TASK.model in it, else a small one is pretrained here
+  std::string models;  // TASK.model in it, else a small one is pretrained here; empty: default_models()
 };
 
 /// Pools of different `purpose` share no application but by chance.
@@ -45,6 +45,9 @@ struct Pretrained {
   std::size_t pairs = 0;  // pretrained on here
   SharedPolicy policy() const;
 };
+/// The shared policy of a file of flash-pretrain: alone, or with what flash-learner needs beside it. EINVAL
+/// names the file.
+Result<TensorFile> read_policy(const std::string& path, Task task);
 /// EINVAL: a model that is there and cannot be used, named.
 Result<Pretrained> pretrained(const ExperimentOptions& options);
 /// A new one, whatever models there are. `updates` per round.

@@ -209,7 +209,7 @@ std::vector<OptionRow> live_rows(Arguments& a) {
 std::atomic<bool> stopped = false;
 
 int live(Arguments& a) {
-  if (a.live.models.empty()) a.live.models = beside_or("models", "/usr/share/flashd/models");
+  if (a.live.models.empty()) a.live.models = default_models();
   for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, [](int) { stopped = true; });
   return print_measured(measure_live(a.live, stopped), a.json, print_keys<ordered_json>);
 }

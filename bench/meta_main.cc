@@ -91,7 +91,9 @@ std::vector<OptionRow> adapt_rows(Arguments& a) {
           {"--envs", "FILE", "environments to judge on instead of drawn ones", text_into(o.envs)},
           {"--traces", "PATH", "recorded loads in place of the applications' own: a file or a folder",
            text_into(o.traces)},
-          {"--models", "DIR", "of flash-pretrain (default /usr/share/flashd/models); others are made here",
+          {"--models", "DIR",
+           "of flash-pretrain (default: beside flash-bench, else /usr/share/flashd/models); others are made "
+           "here",
            text_into(o.models)},
           {"--quick", "", "a smaller experiment, ten minutes; options after it still count",
            [&o](std::string_view) -> Applied {

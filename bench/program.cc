@@ -100,6 +100,10 @@ std::string beside_or(const std::string& name, const std::string& installed) {
   return std::filesystem::exists(beside, error) ? beside.string() : installed;
 }
 
+std::string default_models() {
+  return beside_or("models", "/usr/share/flashd/models");
+}
+
 std::string hardware() {
   std::ifstream cpus("/proc/cpuinfo");
   std::string model = "unknown CPU";

@@ -49,6 +49,8 @@ std::string last_words(const std::string& log);
 
 /// `name` beside this program if it is there, else `installed`.
 std::string beside_or(const std::string& name, const std::string& installed);
+/// The folder of pretrained models when none is named: beside this program, else package flash-models'.
+std::string default_models();
 
 /// What this machine is, read now: CPU model, CPUs, kernel, load average.
 std::string hardware();

@@ -95,6 +95,18 @@ TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
   EXPECT_THAT(absent.text, HasSubstr("absent.json"));
 }
 
+TEST_F(MetaBench, ExperimentsOfLivesTakeThePackagedModels) {
+  const std::string models = FLASH_SOURCE_DIR "/models";
+  const auto run =
+      run_bench("bootstrap --pairs 2 --episodes 2 --methods ours --threads 1 --json --models " + models);
+  ASSERT_EQ(run.status, 0) << run.text;
+  EXPECT_EQ(run.json["model"], models + "/resource-limits.model");
+  std::filesystem::copy(models + "/cpu-frequency.model", folder_ / "resource-limits.model");
+  const auto foreign = run_bench("bootstrap --pairs 2 --episodes 2 --json --models " + folder());
+  EXPECT_EQ(foreign.status, 1);
+  EXPECT_THAT(foreign.text, HasSubstr("/resource-limits.model"));
+}
+
 TEST_F(MetaBench, ExperimentsOfLivesJudgeEveryWayAndSayWhatTheyHadToShow) {
   const std::string small = " --quick --pairs 2 --models " + folder() + " --threads 1 --json ";
   const auto boot = run_bench("bootstrap --episodes 4" + small);
