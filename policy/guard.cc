@@ -68,7 +68,7 @@ double memory_floor(const GuardInput& in, double room, std::string& why) {
 double objective(const GuardInput& in, double proposed, std::string& reason) {
   if (!(proposed < in.at_least)) return proposed;
   if (in.words) {
-    reason = "of late the policy missed the objective more often than the rules did, which ask for ";
+    reason = "of late the policy missed the objective; the rules ask for ";
     append_value(reason, in.knob, in.at_least);
   }
   return in.at_least;
@@ -230,15 +230,6 @@ bool starving(KnobKind knob, const Observation& o, const GuardOptions& g) {
       return false;
   }
   return false;
-}
-
-void ObjectiveRecord::add(bool missed, Controller who, std::size_t horizon) {
-  of_late_[next_] = missed && who == Controller::Learned;
-  next_ = (next_ + 1) % kOfLate;
-  if (who != Controller::Fallback) return;
-  ++rules_;
-  const auto n = std::min<std::uint64_t>(rules_, std::max<std::size_t>(horizon, 1));
-  rules_share_ += ((missed ? 1.0 : 0.0) - rules_share_) / static_cast<double>(n);
 }
 
 std::span<const Guard> guard_table() {

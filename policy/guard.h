@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <bitset>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -35,28 +34,10 @@ class FlapRecord {
   std::array<std::uint64_t, kRemembered> steps_{};
 };
 
-/// How often the objective was missed: by the rules while they were in charge, and of late by the learned
-/// policy. A reward weighs misses against utilisation; what a target is promised is not to miss more than
-/// under the rules (AWARE 5.4 counts violations apart from the reward, too).
-class ObjectiveRecord {
- public:
-  static constexpr std::size_t kOfLate = 300;  // steps
-  /// Of the rules' share that the policy may use: a guard that spoke only beyond all of it would leave the
-  /// policy hovering a little above, since it speaks after the miss.
-  static constexpr double kMayUse = 0.8;
-  /// Of a step under control. `horizon`: about so many steps of the rules count.
-  void add(bool missed, Controller who, std::size_t horizon);
-  double rules_share() const { return rules_share_; }
-  int missed_of_late() const { return static_cast<int>(of_late_.count()); }
-  /// More misses of late than kMayUse of what the rules would have had in as many steps.
-  bool overspent() const { return rules_ > 0 && missed_of_late() > kMayUse * rules_share_ * kOfLate; }
-
- private:
-  std::bitset<kOfLate> of_late_;
-  std::size_t next_ = 0;
-  double rules_share_ = 0;
-  std::uint64_t rules_ = 0;  // steps
-};
+/// After a step of the learned policy that missed the objective it gives at least what the rules ask for, for
+/// so many steps. A reward weighs misses against utilisation; what a target is promised is not to miss more
+/// often than under the rules (AWARE 5.4 counts violations apart from the reward, too).
+inline constexpr std::uint64_t kObjectiveSteps = 300;
 
 struct GuardInput {
   KnobKind knob = KnobKind::CpuLimit;
@@ -81,8 +62,9 @@ struct Guard {
 
 /// In order of asking: objective, pressure, slew, flap, bounds. Bounds come last: whatever the others say, no
 /// knob leaves its range (a value that is outside at the start is brought in at once).
-///  - objective: a learned policy that of late missed the objective more often than the rules did
-///    (ObjectiveRecord) gives at least what the rules ask for.
+///  - objective: a learned policy that missed the objective in the last kObjectiveSteps gives at least what
+///  the
+///    rules ask for.
 ///  - pressure: a starving target's limit is not cut (CPU: PSI some, where that is missing the throttled
 ///    share; memory: PSI full), and no memory limit goes below the working set with room for its recent
 ///    growth. Frequency has no floor here: its fallback and reward look at the SLO, and waiting for a CPU

@@ -94,7 +94,7 @@ struct ManagedAgent {
   std::uint64_t last_objection = 0;  // seq of the last decision that a guard changed or refused
 
   LimitsFallback limits;
-  ObjectiveRecord objective;
+  std::uint64_t objective_missed = 0;  // seq of the last decision after a step of the policy that missed it
   std::array<FlapRecord, kKnobCount> flaps;
   StateVector state;
 

@@ -1,6 +1,7 @@
 // The loop with a learned policy: life cycle, exploration, refusals, explanations.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "policy/action_space.h"
@@ -120,6 +121,34 @@ TEST_F(LearningLoop, ExpiryGivesTheSeatToTheFallbackInTheSameTick) {
   ASSERT_FALSE(l.changes.empty());
   EXPECT_TRUE(l.changes[0].controller);
   EXPECT_EQ(l.last().model_version, 0u);
+}
+
+TEST_F(LearningLoop, APolicyThatMissedTheObjectiveIsHeldToTheRulesForThreeHundredSteps) {
+  start([](Rule& rule) {
+    rule.slo.latency_p99_ms = 10;
+    rule.profile.worse_than_fallback = 10;
+  });
+  double p99 = 5;
+  l.observe = [&](Now, TargetId, Observation& o) {
+    o[Signal::LatencyP99] = Sample::good(p99);
+    o[Signal::RequestRate] = Sample::good(100);
+  };
+  l.usage = 0.7;
+  l.ticks(11);
+  ASSERT_TRUE(offer(cores(0.8, 3)));  // the rules stay at one core: 0.7 of it are in use
+  until(Stage::Online);
+  const auto objected = [&] {
+    const auto& verdicts = l.last().verdicts;
+    return std::any_of(verdicts.begin(), verdicts.end(),
+                       [](const auto& v) { return v.guard == "objective"; });
+  };
+  l.tick();
+  EXPECT_FALSE(objected());
+  p99 = 20;
+  l.tick();
+  p99 = 5;
+  for (int i = 0; i < 300; ++i, l.tick()) ASSERT_TRUE(objected()) << i;
+  EXPECT_FALSE(objected());
 }
 
 TEST_F(LearningLoop, APolicyAcceptedBeforeAnythingWasSeenIsLookedAtAgainBeforeItMayAct) {

@@ -79,22 +79,6 @@ TEST_F(Objective, BindsADecisionToWhatTheRulesAskForOnlyWhereThatIsMore) {
   EXPECT_EQ(ask(0.9), 0.9);
 }
 
-TEST(ObjectiveRecord, IsOverspentWhenThePolicyMissesMoreOftenThanTheRulesDid) {
-  ObjectiveRecord r;
-  for (int i = 0; i < 20; ++i) r.add(true, Controller::Learned, 500);
-  EXPECT_FALSE(r.overspent()) << "nothing is known of the rules";
-  r = {};
-  for (int i = 0; i < 100; ++i) r.add(i % 50 == 0, Controller::Fallback, 500);
-  EXPECT_DOUBLE_EQ(r.rules_share(), 0.02);
-  EXPECT_EQ(r.missed_of_late(), 0) << "the rules' own misses are not the policy's";
-  for (int i = 0; i < 4; ++i) r.add(true, Controller::Learned, 500);
-  EXPECT_FALSE(r.overspent()) << "the rules would have missed six of three hundred steps";
-  r.add(true, Controller::Learned, 500);
-  EXPECT_TRUE(r.overspent()) << "more than four fifths of that";
-  for (int i = 0; i < 300; ++i) r.add(false, Controller::Learned, 500);
-  EXPECT_FALSE(r.overspent()) << "three hundred steps ago is not of late";
-}
-
 TEST_F(Bounds, BringAValueIntoTheRangeAndSayWhich) {
   cpu(3.9);
   EXPECT_EQ(ask(7), 4);
