@@ -28,17 +28,6 @@ struct Trial {
   std::map<std::string, EpisodeOfLife> lived;
 };
 
-EpisodeOfLife tried(const PolicySnapshot& snapshot, const Pair& pair, std::uint64_t seed) {
-  const CompiledPolicy policy(snapshot);
-  EvaluatorScratch scratch;
-  policy.actor.prepare(scratch);
-  return mean_lived(pair, kEvaluated, seed, [&](World& w) {
-    std::array<float, kMaxActionDim> action{};
-    greedy_action(policy, scratch, w, action);
-    w.step({action.data(), w.executed().size()});
-  });
-}
-
 double quantile(const std::vector<double>& sorted, double q) {
   return sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)];
 }
@@ -98,17 +87,17 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
   in_parallel(trials.size(), o.threads, "characterize: trying", [&](std::size_t i) {
     Trial& t = trials[i];
     const std::uint64_t seed = o.seed + 23;
-    t.lived["unadapted"] = tried(own[t.source], *t.pair, seed);
-    t.lived["ours"] = tried(ours[i], *t.pair, seed);
+    t.lived["unadapted"] = tried(own[t.source], *t.pair, kEvaluated, seed);
+    t.lived["ours"] = tried(ours[i], *t.pair, kEvaluated, seed);
     t.lived["rule"] = mean_lived(*t.pair, kEvaluated, seed, [](World& w) { w.step_fallback(); });
     if (t.known != SIZE_MAX) {
-      t.lived["converged"] = tried(own[t.known], *t.pair, seed);
+      t.lived["converged"] = tried(own[t.known], *t.pair, kEvaluated, seed);
       return;
     }
     auto agent = new_agent(o.task, Random(seed).fork(i).next());
     static_cast<void>(agent->restore(learned[t.source]));  // written by an agent of the same spaces
     for (int e = 0; e < converged; ++e) live_one_episode(*agent, *t.pair, e, Random(seed).fork(i).next());
-    t.lived["converged"] = tried(agent->snapshot(), *t.pair, seed);
+    t.lived["converged"] = tried(agent->snapshot(), *t.pair, kEvaluated, seed);
   });
 
   ordered_json out = heading(o, "characterize", n);

@@ -181,6 +181,17 @@ EpisodeOfLife mean_lived(const Pair& pair, int episodes, std::uint64_t seed,
   return sum.take();
 }
 
+EpisodeOfLife tried(const PolicySnapshot& snapshot, const Pair& pair, int episodes, std::uint64_t seed) {
+  const CompiledPolicy policy(snapshot);
+  EvaluatorScratch scratch;
+  policy.actor.prepare(scratch);
+  return mean_lived(pair, episodes, seed, [&](World& w) {
+    std::array<float, kMaxActionDim> action{};
+    greedy_action(policy, scratch, w, action);
+    w.step({action.data(), w.executed().size()});
+  });
+}
+
 std::vector<PolicySnapshot> snapshots_after_one_episode(const SharedPolicy& policy,
                                                         std::span<const Pair* const> pairs,
                                                         std::uint64_t seed, int threads) {

@@ -89,6 +89,9 @@ bool concerns(const Application& application, int scenario);
 EpisodeOfLife mean_lived(const Pair& pair, int episodes, std::uint64_t seed,
                          const std::function<void(World& world)>& step);
 
+/// The same under a policy that is greedy.
+EpisodeOfLife tried(const PolicySnapshot& policy, const Pair& pair, int episodes, std::uint64_t seed);
+
 /// What the shared policy is on each pair after one episode under the rules.
 std::vector<PolicySnapshot> snapshots_after_one_episode(const SharedPolicy& policy,
                                                         std::span<const Pair* const> pairs,

@@ -261,7 +261,7 @@ Result<Figures> characterize(const Value& r) {
   return out;
 }
 
-constexpr Measure kLived[] = {{"loss_pct", "reward lost, % of converged",
+constexpr Measure kLived[] = {{"loss_pct", "reward lost, % of the best policy's",
                                "Reward lost to an agent that converged on the updated pair."},
                               {"violations_pct", "seconds with SLO violated, %", "SLO violations."},
                               {"cpu_utilization", "CPU utilisation, share", "CPU utilisation."},

@@ -1,6 +1,7 @@
 #include "bench/serve.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,7 +14,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kMethods[] = {"rule", "no_retraining", "aware", "ours", "converged"};
+constexpr const char* kMethods[] = {"rule", "no_retraining", "aware", "ours", "retrained", "shared"};
+/// What may be best on an updated pair.
+constexpr std::array<const char*, 3> kReferences = {"rule", "retrained", "shared"};
+constexpr int kTried = 5;   // episodes that say which one is
 constexpr int kWarmUp = 8;  // episodes before the first update, not counted
 
 /// One pair with its updated forms, in the order in which they come.
@@ -41,6 +45,17 @@ struct Detector {
   std::optional<double> below_pct;  // empty: t_serving as shipped
   int window = 0;                   // episodes; 0: as shipped
 };
+
+/// The highest reward of kReferences on a pair; chance of its own, so that the choice is not what is judged.
+std::size_t best_reference(const Pair& pair, const PolicySnapshot& retrained, const SharedPolicy& shared,
+                           std::uint64_t seed) {
+  const Pair* one = &pair;
+  const PolicySnapshot of_shared = snapshots_after_one_episode(shared, {&one, 1}, seed, 1).front();
+  const std::array<double, kReferences.size()> rewards = {
+      mean_lived(pair, kTried, seed, [](World& w) { w.step_fallback(); }).reward,
+      tried(retrained, pair, kTried, seed).reward, tried(of_shared, pair, kTried, seed).reward};
+  return static_cast<std::size_t>(std::max_element(rewards.begin(), rewards.end()) - rewards.begin());
+}
 
 /// What a life was like from the first update on.
 struct Served {
@@ -110,6 +125,7 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
 
   std::map<std::string, std::vector<Served>> served;
   for (const char* m : kMethods) served[m].resize(tests.size());
+  std::vector<std::vector<std::size_t>> best(tests.size());  // of kReferences, by update
   std::vector<std::vector<Served>> studied(detectors.size(), std::vector<Served>(tests.size()));
   const auto nothing = [](std::size_t) {};
   in_parallel(tests.size(), o.threads, "serve", [&](std::size_t i) {
@@ -136,12 +152,15 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
     {
       Life life(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
       for (int e = 0; e < kWarmUp; ++e) life.live();
-      served.at("converged")[i] = serve(life, test, episodes, [&](std::size_t k) {
+      served.at("retrained")[i] = serve(life, test, episodes, [&](std::size_t k) {
         auto adapted = restored(o.task, l.seed, learned);
         for (int e = 0; e < converged; ++e) live_one_episode(*adapted, test.after[k], e, l.seed + 1 + k);
+        best[i].push_back(
+            best_reference(test.after[k], adapted->snapshot(), shared, Random(l.seed).fork(k).next()));
         life.replace_agent(std::move(adapted));
       });
     }
+    served.at("shared")[i] = run(Life(pair, unwatched(pair.rule()), shared, l), nothing);
     // What serving is worth before anything changes, for thresholds relative to it.
     Life calm(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
     double worth = 0;
@@ -156,12 +175,19 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
 
   const std::vector<EpisodeKey> keys = episode_keys(o.task);
   const EpisodeKey& reward = keys.front();
+  // The reference of a pair: after each update the life that is best there.
+  std::vector<Lived> reference(tests.size());
+  for (std::size_t i = 0; i < tests.size(); ++i)
+    for (std::size_t k = 0; k < best[i].size(); ++k) {
+      const Lived& life = served.at(kReferences.at(best[i][k]))[i].lived;
+      const auto from = life.begin() + static_cast<std::ptrdiff_t>(k) * episodes;
+      reference[i].insert(reference[i].end(), from, from + episodes);
+    }
   const auto loss_of = [&](const std::vector<Served>& mine) {
     std::vector<double> loss;
     for (std::size_t i = 0; i < mine.size(); ++i) {
-      const Lived& reference = served.at("converged")[i].lived;
-      const double r = mean_over(reference, 0, reference.size(), reward);
-      loss.push_back(100 * (r - mean_over(mine[i].lived, 0, reference.size(), reward)) / r);
+      const double r = mean_over(reference[i], 0, reference[i].size(), reward);
+      loss.push_back(100 * (r - mean_over(mine[i].lived, 0, reference[i].size(), reward)) / r);
     }
     return loss;
   };
@@ -188,7 +214,7 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
       for (const Served& s : mine) v.push_back(mean_over(s.lived, 0, s.lived.size(), key));
       out["methods"][m][key.name] = mean_of(v);
     }
-    if (std::string(m) != "converged") out["methods"][m]["loss_pct"] = mean_of(loss_of(mine));
+    out["methods"][m]["loss_pct"] = mean_of(loss_of(mine));
     for (int e = 0; e < episodes; ++e) {
       double sum = 0, count = 0;
       for (const Served& s : mine)
@@ -205,15 +231,19 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
         if (tests[i].updates[k] != u) continue;
         const std::size_t from = k * static_cast<std::size_t>(episodes);
         const std::size_t to = from + static_cast<std::size_t>(episodes);
-        const double r = mean_over(served.at("converged")[i].lived, from, to, reward);
+        const double r = mean_over(reference[i], from, to, reward);
         for (const char* m : kMethods)
           losses[m].push_back(100 * (r - mean_over(served.at(m)[i].lived, from, to, reward)) / r);
       }
     if (losses.empty()) continue;
     ordered_json& by = out["by_update"][update_names()[static_cast<std::size_t>(u)]];
     by["pairs"] = losses["rule"].size();
-    for (const char* m : kMethods)
-      if (std::string(m) != "converged") by["loss_pct"][m] = mean_of(losses[m]);
+    for (const char* m : kMethods) by["loss_pct"][m] = mean_of(losses[m]);
+  }
+  for (std::size_t r = 0; r < kReferences.size(); ++r) {
+    auto& times = out["best_after_updates"][kReferences.at(r)] = 0;
+    for (const auto& choices : best)
+      times = times.get<long>() + std::count(choices.begin(), choices.end(), r);
   }
   for (const char* m : {"aware", "ours"}) stages(served.at(m), out["stages"][m]);
   for (std::size_t d = 0; d < detectors.size(); ++d) {

@@ -20,9 +20,13 @@ struct ServeOptions : ExperimentOptions {
 ///   no_retraining the converged policy, never retrained
 ///   aware         the same under flashd's life cycle, thresholds as shipped: retrained while it is ONLINE
 ///   ours          the pretrained shared policy under the same life cycle; its embedding follows each episode
-///   converged     an agent that went on learning on the updated pair: the reference
+///   retrained     after each update an agent that has learned on the updated pair to convergence takes the
+///   seat shared        as ours, without the life cycle
+/// The reference of a loss is, update by update, whichever of rule, retrained and shared earns most on the
+/// updated pair with chance of its own ("best_after_updates": how often which). An agent that was only
+/// trained long enough may be worse than the rules, and a loss against it would say nothing.
 /// {"methods": {NAME: {"reward", "violations_pct", "cpu_utilization", "memory_utilization", "loss_pct"}},
-/// loss_pct: reward lost to `converged`, in per cent of it, pair by pair; intervals over pairs.
+/// loss_pct: reward lost to the reference, in per cent of it, pair by pair; intervals over pairs.
 /// "by_update": {UPDATE: {"pairs", "loss_pct": {NAME: ...}}}. "curves": {NAME: [mean reward by episode after
 /// an update]}. "stages": {NAME: {"retrainings" (SERVING to ONLINE, per update), "online_pct",
 /// "serving_pct"}}. "thresholds": [{"retrain_below_pct" (of what the agent earned before the updates; null:

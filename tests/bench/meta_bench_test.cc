@@ -123,6 +123,7 @@ TEST_F(MetaBench, ExperimentsOfLivesJudgeEveryWayAndSayWhatTheyHadToShow) {
   ASSERT_EQ(serve.status, 0) << serve.text;
   EXPECT_TRUE(serve.json["methods"]["aware"].contains("loss_pct"));
   EXPECT_EQ(serve.json["thresholds"].size(), 3U);
+  EXPECT_EQ(serve.json["best_after_updates"].size(), 3U) << "what a loss is judged against";
   EXPECT_EQ(run_bench("serve --episodes 0").status, 2);
 }
 
