@@ -16,6 +16,7 @@
 #include "bench/commands.h"
 #include "bench/daemon_bench.h"
 #include "bench/live.h"
+#include "bench/probe_bench.h"
 #include "bench/program.h"
 #include "bench/report.h"
 #include "bench/sim_bench.h"
@@ -35,6 +36,7 @@ struct Arguments {
   CalibrateSimOptions calibrate;
   ReportOptions report;
   LiveOptions live;
+  ProbeOptions probe;
   bool soak = false;
   bool json = false;
   std::uint64_t ticks = 0;  // 0: as many as the kind of run asks for
@@ -214,6 +216,14 @@ int live(Arguments& a) {
   return print_measured(measure_live(a.live, stopped), a.json, print_keys<ordered_json>);
 }
 
+std::vector<OptionRow> probe_rows(Arguments& a) {
+  return {
+      {"--cgroups", "N", "how many cgroups for the share of a core (default 1000)",
+       integer_into(a.probe.cgroups, 1, 10000)},
+      {"--seconds", "N", "how long each part measures (default 5)", integer_into(a.probe.seconds, 1, 600)},
+      json_row(a)};
+}
+
 /// These link libtorch, this program does not: so that it can be installed without.
 struct Delegated {
   std::string_view name, help;
@@ -269,6 +279,8 @@ int run(char** argv, std::span<const std::string_view> words) {
       {"calibrate", "the simulator against real runs of flash-workload under CPU limits (root)",
        calibrate_rows(a),
        [&a] { return print_measured(calibrate_sim(a.calibrate), a.json, print_keys<ordered_json>); }},
+      {"probe", "the eBPF probe: cost per context switch, share of a core, accuracy (root)", probe_rows(a),
+       [&a] { return print_measured(measure_probe(a.probe), a.json, print_keys<ordered_json>); }},
       {"report", "one HTML page of the experiments' results", report_rows(a), [&a] { return report(a); }},
       {"live", "real applications under fixed limits, the rules, and flashd with pretrained models (root)",
        live_rows(a), [&a] { return live(a); }},

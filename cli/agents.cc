@@ -195,6 +195,9 @@ json daemon_status(BusClient& bus) {
   const json p = bus.call(kManagerPath, kProperties, "GetAll", "s", kManagerInterface).at(0);
   json degraded = json::array();
   for (const auto& d : p.at("Degraded")) degraded.push_back({{"part", d[0]}, {"reason", d[1]}});
+  json sources = json::array();
+  for (const auto& s : property(p, "Sources"))
+    sources.push_back({{"signal", s[0]}, {"source", s[1]}, {"targets", s[2]}, {"reason", s[3]}});
   json stages = {{"initialized", 0}, {"offline", 0}, {"online", 0}, {"serving", 0}};
   int agents = 0;
   const json listed = bus.call(kManagerPath, kManagerInterface, "ListAgents").at(0);
@@ -213,6 +216,7 @@ json daemon_status(BusClient& bus) {
           {"journal", property(p, "JournalCounters")},
           {"metrics", property(p, "MetricsCounters")},
           {"degraded", degraded},
+          {"sources", sources},
           {"period_s", p.at("PeriodUSec").get<double>() / 1e6},
           {"ticks", p.at("Ticks")},
           {"tick_us", p.at("TickUSec")},

@@ -493,6 +493,33 @@ Exit verify(BusClient& bus, const Invocation& i, const Style&) {
   return differences.empty() ? Exit::Ok : Exit::Different;
 }
 
+Exit doctor(BusClient& bus, const Invocation& i, const Style& style) {
+  const json s = daemon_status(bus);
+  const json& sources = s["sources"];
+  if (i.json) {
+    print({{"sources", sources}, {"degraded", s["degraded"]}});
+    return Exit::Ok;
+  }
+  std::vector<std::vector<Cell>> rows = {{{"SIGNAL", Colour::Bold},
+                                          {"SOURCE", Colour::Bold},
+                                          {"TARGETS", Colour::Bold},
+                                          {"WHY NOT A BETTER ONE", Colour::Bold}}};
+  for (const auto& row : sources) {
+    const std::string source = text_of(row["source"]);
+    const std::string reason = text_of(row["reason"]);
+    const Colour colour = source == "none"    ? Colour::Red
+                          : reason.empty()    ? Colour::Green
+                          : source == "proxy" ? Colour::Red
+                                              : Colour::Yellow;
+    rows.push_back({{text_of(row["signal"])}, {source, colour}, {row["targets"].dump()}, {reason}});
+  }
+  std::cout << table(style, rows);
+  if (sources.empty()) std::cout << "This flashd does not say where its signals come from.\n";
+  for (const auto& d : s["degraded"])
+    std::cout << paint(style, Colour::Yellow, text_of(d["part"]) + ": " + text_of(d["reason"])) << '\n';
+  return Exit::Ok;
+}
+
 /// flashctl knows no parser: flashd checks its own configuration.
 Exit check_config(const Invocation& i) {
   std::vector<std::string> words = {"flashd", "--check-config"};
@@ -526,7 +553,7 @@ constexpr std::array kActions = {
     Action{Command::Mode, set_mode},       Action{Command::Hold, hold},
     Action{Command::Release, release},     Action{Command::Disable, disable},
     Action{Command::Enable, enable},       Action{Command::Verify, verify},
-    Action{Command::Reload, reload},
+    Action{Command::Reload, reload},       Action{Command::Doctor, doctor},
 };
 
 }  // namespace

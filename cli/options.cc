@@ -37,6 +37,8 @@ constexpr std::array kCommands = {
     CommandRow{Command::Disable, "disable", "", 0, 0, "Put every setting back and write nothing more"},
     CommandRow{Command::Enable, "enable", "", 0, 0, "End disable"},
     CommandRow{Command::Verify, "verify", "", 0, 0, "Compare what is in force with what was written"},
+    CommandRow{Command::Doctor, "doctor", "", 0, 0,
+               "Where each signal comes from, and why not from a better source"},
     CommandRow{Command::Reload, "reload", "", 0, 0, "Read the configuration again"},
     CommandRow{Command::Config, "config", "check [FILE]", 1, 2,
                "Check the configuration (or FILE) with flashd"},

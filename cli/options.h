@@ -54,6 +54,7 @@ enum class Command {
   Disable,
   Enable,
   Verify,
+  Doctor,
   Reload,
   Config,
 };

@@ -253,6 +253,18 @@ void PerfCollector::collect_one(Now now, Tracked& tracked, Observation& observat
   }
 }
 
+PerfCoverage PerfCollector::coverage() const {
+  PerfCoverage all;
+  all.tracked = targets_.size();
+  all.no_hardware = no_hardware_;
+  for (const auto& [id, tracked] : targets_) {
+    if (tracked.state != State::Open || tracked.events.empty()) continue;
+    ++(tracked.cgroup ? all.cgroups : all.cpu_sets);
+    all.hardware += tracked.events.front().hardware.has_value();
+  }
+  return all;
+}
+
 std::vector<Degraded> PerfCollector::degraded() const {
   std::vector<Degraded> all;
   const auto say = [&all](std::string reason) { all.push_back({"perf", std::move(reason)}); };

@@ -1,6 +1,6 @@
 // Purpose: what perf counts of a target: instructions and cycles (where there is a PMU), CPU time and context
-// switches (always). One rung of the ladder that eBPF will stand on top of: it costs descriptors and 1.5 us
-// per cgroup-changing context switch, so whoever has a better source for a target does not track it here.
+// switches (always). The lower rung of counter_ladder.h: it costs descriptors and 1.5 us per cgroup-changing
+// context switch, so a target that eBPF counts is not tracked here.
 //
 // Cgroup: events with PERF_FLAG_PID_CGROUP, descendants included, one group per CPU, in the hierarchy that
 // has perf_event: the v1 one if mounted, else the unified one. CpuSet: CPU-wide events; CPU-wide task-clock
@@ -26,6 +26,15 @@ struct PerfOptions {
   std::size_t max_fds = 4096;  // beyond it targets are left out, and counted in degraded()
 };
 
+/// What is counted, in targets.
+struct PerfCoverage {
+  std::size_t tracked = 0;
+  std::size_t cgroups = 0;   // with CPU time and context switches
+  std::size_t cpu_sets = 0;  // with context switches
+  std::size_t hardware = 0;  // with instructions and cycles
+  std::string no_hardware;   // why not; empty: not tried, or there are
+};
+
 class PerfCollector final : public Collector {
  public:
   /// `layout` null: the host has no cgroups. On another root than "/" nothing is opened: events would count
@@ -41,6 +50,7 @@ class PerfCollector final : public Collector {
   std::vector<Degraded> degraded() const override;
 
   std::size_t open_fds() const { return open_fds_; }
+  PerfCoverage coverage() const;
 
  private:
   struct CpuEvents {

@@ -1,9 +1,9 @@
 #include "collectors/registry.h"
 
 #include "collectors/cgroup_collector.h"
+#include "collectors/counter_ladder.h"
 #include "collectors/cpufreq_collector.h"
 #include "collectors/node_collector.h"
-#include "collectors/perf_collector.h"
 #include "collectors/pressure_collector.h"
 #include "collectors/rapl_collector.h"
 
@@ -17,8 +17,8 @@ constexpr CollectorEntry kCollectors[] = {
     {"cgroup", [](Context c) -> Made { return std::make_unique<CgroupCollector>(*c.layout); }},
     {"pressure", [](Context c) -> Made { return std::make_unique<PressureCollector>(*c.root, *c.layout); }},
     {"node", [](Context c) -> Made { return std::make_unique<NodeCollector>(*c.root); }},
-    // After cgroup: it compares its CPU time with cpu.stat's.
-    {"perf", [](Context c) -> Made { return std::make_unique<PerfCollector>(*c.root, c.layout); }},
+    // After cgroup: they compare their CPU time with cpu.stat's.
+    {"counters", [](Context c) -> Made { return std::make_unique<CounterLadder>(*c.root, c.layout); }},
     {"cpufreq", [](Context c) -> Made { return std::make_unique<CpufreqCollector>(*c.root); }},
     {"rapl", [](Context c) -> Made { return std::make_unique<RaplCollector>(*c.root); }},
 };
@@ -27,6 +27,11 @@ constexpr CollectorEntry kCollectors[] = {
 
 std::span<const CollectorEntry> collector_registry() {
   return kCollectors;
+}
+
+std::vector<SignalSource> sources_of(const Collector& collector) {
+  const auto* ladder = dynamic_cast<const CounterLadder*>(&collector);
+  return ladder ? ladder->sources() : std::vector<SignalSource>();
 }
 
 std::vector<std::unique_ptr<Collector>> build_collectors(const CollectorContext& context) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectors/signal_source.h"
 #include "core/ports.h"
 #include "host/cgroup_layout.h"
 #include "host/host_root.h"
@@ -26,6 +27,9 @@ struct CollectorEntry {
 };
 
 std::span<const CollectorEntry> collector_registry();
+
+/// Where the collector's signals come from; empty if they have but one source.
+std::vector<SignalSource> sources_of(const Collector& collector);
 
 /// One of each, in the registry's order. What cannot work here says so in degraded().
 std::vector<std::unique_ptr<Collector>> build_collectors(const CollectorContext& context);

@@ -209,6 +209,7 @@ void App::offer_service() {
   callbacks.reload = [this] { return reload(); };
   callbacks.verify = [this] { return node_->actuator().verify(); };
   callbacks.degraded = [this] { return degraded(); };
+  callbacks.sources = [this] { return node_->sources(); };
   callbacks.learner = [this] { return learner_ ? learner_->state() : std::string("switched off"); };
   callbacks.learner_error = [this] { return learner_ ? learner_->counters().last_error : std::string(); };
   callbacks.learner_counters = [this] { return learner_ ? to_list(learner_->counters()) : Counters(); };

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectors/signal_source.h"
 #include "core/ports.h"
 #include "core/result.h"
 #include "core/target.h"
@@ -46,6 +47,7 @@ struct DbusCallbacks {
   std::function<Result<void>()> reload;
   std::function<std::vector<std::string>()> verify;
   std::function<std::vector<Degraded>()> degraded;
+  std::function<std::vector<SignalSource>()> sources;
   std::function<std::string()> learner;  // "absent", "connected: ...", "closed: ..."
   std::function<std::string()> learner_error;
   std::function<Counters()> learner_counters;

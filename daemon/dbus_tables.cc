@@ -166,6 +166,16 @@ struct DbusTables {
         if (r >= 0) r = sd_bus_message_append(m, "(ss)", to_utf8(d.part).c_str(), to_utf8(d.reason).c_str());
     return r < 0 ? r : sd_bus_message_close_container(m);
   }
+  static int sources(sd_bus_message* m, const Service& s) {
+    int r = sd_bus_message_open_container(m, 'a', "(ssus)");
+    if (s.callbacks.sources)
+      for (const SignalSource& row : s.callbacks.sources())
+        if (r >= 0)
+          r = sd_bus_message_append(m, "(ssus)", std::string(traits(row.signal).name).c_str(),
+                                    row.source.c_str(), static_cast<std::uint32_t>(row.targets),
+                                    to_utf8(row.reason).c_str());
+    return r < 0 ? r : sd_bus_message_close_container(m);
+  }
   static int learner(sd_bus_message* m, const Service& s) {
     return put(m, s.callbacks.learner ? s.callbacks.learner() : "absent");
   }
@@ -374,6 +384,7 @@ const sd_bus_vtable kManagerVtable[] = {
     SD_BUS_PROPERTY("Disabled", "b", T::manager<T::disabled>, 0, kEmits),
     SD_BUS_PROPERTY("DisabledReason", "s", T::manager<T::disabled_reason>, 0, kEmits),
     SD_BUS_PROPERTY("Degraded", "a(ss)", T::manager<T::degraded>, 0, 0),
+    SD_BUS_PROPERTY("Sources", "a(ssus)", T::manager<T::sources>, 0, 0),
     SD_BUS_PROPERTY("Learner", "s", T::manager<T::learner>, 0, 0),
     SD_BUS_PROPERTY("LearnerError", "s", T::manager<T::learner_error>, 0, 0),
     SD_BUS_PROPERTY("LearnerCounters", "a{st}", T::manager<T::learner_counters>, 0, 0),

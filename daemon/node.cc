@@ -193,6 +193,13 @@ void Node::reconfigure(Now now, const DaemonConfig& config) {
   impl_->targets->set_rules(now, impl_->rules_in_effect());
 }
 
+std::vector<SignalSource> Node::sources() const {
+  std::vector<SignalSource> all;
+  for (const auto& c : impl_->collectors)
+    for (SignalSource& s : sources_of(*c)) all.push_back(std::move(s));
+  return all;
+}
+
 std::vector<Degraded> Node::degraded() const {
   std::vector<Degraded> all = impl_->degraded;
   for (const auto& c : impl_->collectors)

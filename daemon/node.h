@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectors/signal_source.h"
 #include "core/ports.h"
 #include "core/result.h"
 #include "daemon/config.h"
@@ -64,6 +65,8 @@ class Node {
   void reconfigure(Now now, const DaemonConfig& config);
 
   std::vector<Degraded> degraded() const;
+  /// Where signals come from that have several possible sources.
+  std::vector<SignalSource> sources() const;
 
  private:
   struct Impl;

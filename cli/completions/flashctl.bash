@@ -7,7 +7,7 @@ _flashctl_targets() {
 _flashctl() {
   local cur prev word command='' i
   local general='--json --system --address --help --version'
-  local commands='status agents show rewards why watch mode hold release disable enable verify reload config'
+  local commands='status agents show rewards why watch mode hold release disable enable verify doctor reload config'
   cur=${COMP_WORDS[COMP_CWORD]}
   prev=${COMP_WORDS[COMP_CWORD-1]}
   COMPREPLY=()

@@ -19,6 +19,7 @@ namespace {
 
 using fake::ServiceWorld;
 using nlohmann::json;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -159,9 +160,23 @@ TEST_F(FlashctlTest, ShowsTheDaemon) {
   EXPECT_EQ(s["stages"]["initialized"], 3);
   EXPECT_EQ(s["degraded"][0]["part"], "perf");
   EXPECT_EQ(s["period_s"], 1.0);
+  EXPECT_EQ(s["sources"][1]["source"], "proxy");
   const Outcome words = flashctl({"status"}, kNobody);
   EXPECT_EQ(words.exit, 0);
   EXPECT_THAT(words.out, HasSubstr("no hardware PMU"));
+}
+
+TEST_F(FlashctlTest, DoctorSaysWhereSignalsComeFromAndWhy) {
+  const json d = flashctl({"doctor", "--json"}).parsed();
+  ASSERT_EQ(d["sources"].size(), 2u);
+  EXPECT_EQ(d["sources"][0],
+            json({{"signal", "perf.task_clock"}, {"source", "ebpf"}, {"targets", 3}, {"reason", ""}}));
+  EXPECT_EQ(d["sources"][1]["reason"], "no hardware PMU");
+  EXPECT_EQ(d["degraded"][0]["part"], "perf");
+  const Outcome words = flashctl({"doctor"}, kNobody);
+  EXPECT_EQ(words.exit, 0);
+  EXPECT_THAT(words.out, ContainsRegex("perf.instructions +proxy +3 +no hardware PMU"));
+  EXPECT_THAT(words.out, HasSubstr("perf: no hardware PMU"));
 }
 
 TEST_F(FlashctlTest, ShowsWhatIsLearnedWithStableKeys) {

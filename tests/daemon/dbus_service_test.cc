@@ -215,6 +215,18 @@ TEST_F(DbusServiceTest, ShowsThePropertiesOfTheDaemon) {
     EXPECT_STREQ(name, "offers");
     EXPECT_EQ(n, 12u);
   }
+  {
+    Answer a = call(kRoot, kProperties, "Get", "ss", kManager, "Sources");
+    const char *signal = nullptr, *source = nullptr, *why = nullptr;
+    std::uint32_t targets = 0;
+    check(sd_bus_message_enter_container(*a, 'v', "a(ssus)"));
+    check(sd_bus_message_enter_container(*a, 'a', "(ssus)"));
+    ASSERT_GT(sd_bus_message_read(*a, "(ssus)", &signal, &source, &targets, &why), 0);
+    EXPECT_STREQ(signal, "perf.task_clock");
+    EXPECT_STREQ(source, "ebpf");
+    EXPECT_EQ(targets, 3u);
+    EXPECT_STREQ(why, "");
+  }
   Answer a = call(kRoot, kProperties, "Get", "ss", kManager, "Degraded");
   const char *part = nullptr, *reason = nullptr;
   check(sd_bus_message_enter_container(*a, 'v', "a(ss)"));

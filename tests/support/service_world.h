@@ -45,6 +45,10 @@ struct ServiceWorld {
     };
     c.verify = [this] { return differences; };
     c.degraded = [] { return std::vector<Degraded>{{"perf", "no hardware PMU"}}; };
+    c.sources = [] {
+      return std::vector<SignalSource>{{Signal::TaskClock, "ebpf", 3, ""},
+                                       {Signal::Instructions, "proxy", 3, "no hardware PMU"}};
+    };
     c.learner = [] { return std::string("absent"); };
     c.learner_error = [] { return std::string("version 3 is not above 5"); };
     c.learner_counters = [] {

@@ -138,6 +138,27 @@ def perf_where_allowed():
     eventually("the agents again", lambda: len(flashd.agents()) >= 4, 20)
 
 
+@check("ebpf.counts-as-a-service", needs=("agents.appear-on-the-bus",), seconds=60)
+def ebpf_counts():
+    """The same object file as on every host, loaded with what the unit allows, agrees with cpu.stat."""
+    sources = {(row["signal"], row["source"]): row
+               for row in json.loads(output("flashctl", "doctor", "--json"))["sources"]}
+    for name in ("perf.task_clock", "perf.context_switches"):
+        require(sources.get((name, "ebpf"), {}).get("targets", 0) > 0, f"{name} is not from eBPF: {sources}")
+    require(("perf.instructions", "ebpf+pmu") not in sources, f"this guest has no PMU: {sources}")
+    path = flashd.agent_of(world.DIRECT)["path"]
+    flashd.next_ticks(12)
+    worst, used = 0.0, 0.0
+    for decision in flashd.decisions(path, 10):
+        seen = decision["observation"]
+        clock, usage = (seen.get(name, {}) for name in ("perf.task_clock", "cpu.usage"))
+        require(clock.get("validity") == usage.get("validity") == "good", f"not measured: {seen}")
+        worst = max(worst, abs(clock["value"] - usage["value"]))
+        used += usage["value"]
+    require(worst <= 0.02 + 0.02 * used / 10, f"up to {worst} cores beside cpu.stat's {used / 10}")
+    return f"{worst:.4f} cores beside cpu.stat at most, of {used / 10:.3f}"
+
+
 @check("agents.container-is-known", needs=("agents.appear-on-the-bus",))
 def container_is_known():
     for cgroup, identity in ((world.SCOPE, world.SCOPE_ID), (world.DIRECT, world.DIRECT_ID)):

@@ -1,0 +1,156 @@
+#include "collectors/schedule_collector.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "host/file_io.h"
+
+namespace flash {
+namespace {
+
+constexpr Signal kSignals[] = {Signal::Instructions, Signal::Cycles, Signal::ContextSwitches,
+                               Signal::TaskClock};
+
+std::string count(std::size_t n) {
+  return std::to_string(n) + (n == 1 ? " target" : " targets");
+}
+
+double growth(std::uint64_t before, std::uint64_t now) {
+  return static_cast<double>(now - before);
+}
+
+/// Instructions and cycles with their common times, as perf's pair of the cgroup would have them.
+PerfSum counter_growth(const CgroupCounts& before, const CgroupCounts& now) {
+  PerfSum sum;
+  const auto reading = [](const CgroupCounts& c) {
+    PerfReading r;
+    r.enabled_ns = c.counters[FLASH_INSTRUCTIONS].enabled_ns;
+    r.running_ns = c.counters[FLASH_INSTRUCTIONS].running_ns;
+    for (std::size_t i = 0; i < kPerfPairSize; ++i) r.counts[i] = c.counters[i].count;
+    return r;
+  };
+  sum.add(reading(before), reading(now));
+  return sum;
+}
+
+}  // namespace
+
+ScheduleCollector::ScheduleCollector(const HostRoot& root, const CgroupLayout* layout,
+                                     ScheduleProbeOptions options)
+    : root_(root), options_(options) {
+  if (layout) layout_ = *layout;
+  if (!root_.real()) trouble_ = "not the running machine";
+  if (!layout) trouble_ = "there are no cgroups";
+  tried_ = !trouble_.empty();
+}
+
+void ScheduleCollector::open_probe() {
+  tried_ = true;
+  const CgroupController reference = layout_->reference();
+  auto probe = ScheduleProbe::open(reference, layout_->version(reference), options_);
+  if (probe)
+    probe_ = *std::move(probe);
+  else
+    trouble_ = probe.error().message();
+}
+
+bool ScheduleCollector::track(const Target& target) {
+  // The root cgroup is every task on the node: nobody's to count.
+  if (target.id.kind != TargetKind::Cgroup || target.cgroup.size() <= 1) return false;
+  if (!tried_) open_probe();
+  if (!probe_) return false;
+  untrack(target.id);
+  if (std::count(target.cgroup.begin(), target.cgroup.end(), '/') > kDeepestCgroup) {
+    refused_[target.id] = "nested deeper than " + std::to_string(kDeepestCgroup) + " cgroups";
+    return false;
+  }
+  if (auto watched = probe_->watch(target.id.value); !watched) {
+    refused_[target.id] = watched.error().is(std::errc::argument_list_too_long)  // E2BIG
+                              ? "beyond the map's " + std::to_string(options_.max_cgroups) + " entries"
+                              : watched.error().message();
+    return false;
+  }
+  states_[target.id].directory = layout_->directory(layout_->reference(), target.cgroup);
+  return true;
+}
+
+void ScheduleCollector::untrack(TargetId id) {
+  refused_.erase(id);
+  if (states_.erase(id) > 0) probe_->forget(id.value);
+}
+
+void ScheduleCollector::collect(Now now, ObservationTable& table) {
+  read_trouble_.clear();
+  frozen_ = implausible_ = starved_ = 0;
+  if (states_.empty()) return;
+  for (const auto& [id, state] : states_)
+    if (const auto row = table.find(id); row != table.end())
+      for (const Signal s : kSignals) row->second[s] = Sample::missing();
+  const auto take = [&](std::uint64_t inode, const CgroupCounts& counts) {
+    const TargetId id{TargetKind::Cgroup, inode};
+    const auto state = states_.find(id);
+    const auto row = table.find(id);
+    if (state != states_.end() && row != table.end())
+      collect_one(now, inode, state->second, counts, row->second);
+  };
+  const auto read = probe_->read(std::cref(take));  // by reference: a copy of it would be allocated
+  if (!read) read_trouble_ = read.error().message();
+}
+
+void ScheduleCollector::collect_one(Now now, std::uint64_t id, State& state, const CgroupCounts& counts,
+                                    Observation& out) {
+  const CgroupCounts before = std::exchange(state.before, counts);
+  const auto last = std::exchange(state.last, now.mono);
+  const double dt = last ? seconds(now.mono - *last) : 0;
+  if (dt <= 0) return;
+  const double busy_ns = growth(before.oncpu_ns, counts.oncpu_ns);
+  const double switches = growth(before.switches, counts.switches);
+  // Nothing ran: is the cgroup still there? Its entry outlives it and would count zero for ever.
+  if (busy_ns == 0 && !out[Signal::CpuUsage].usable()) {
+    const auto inode = inode_of(state.directory);
+    if (!inode || *inode != id) return;
+  }
+  out[Signal::TaskClock] = Sample::good(busy_ns / 1e9 / dt);
+  out[Signal::ContextSwitches] = Sample::good(switches / dt);
+  if (!probe_->no_counters().empty()) return;
+  const PerfSum sum = counter_growth(before, counts);
+  const PmuTrust trust = judge_pmu(sum, busy_ns, switches);
+  frozen_ += trust == PmuTrust::Frozen;
+  implausible_ += trust == PmuTrust::Implausible;
+  starved_ += trust == PmuTrust::Starved;
+  const Validity v = validity(trust);
+  const bool usable = v != Validity::Invalid;
+  out[Signal::Instructions] = {usable ? sum.scaled[FLASH_INSTRUCTIONS] / dt : 0, v};
+  out[Signal::Cycles] = {usable ? sum.scaled[FLASH_CYCLES] / dt : 0, v};
+}
+
+std::string ScheduleCollector::why_not() const {
+  if (!trouble_.empty()) return trouble_;
+  std::map<std::string, std::size_t> reasons;
+  for (const auto& [id, reason] : refused_) ++reasons[reason];
+  std::string all;
+  for (const auto& [reason, n] : reasons) all += (all.empty() ? "" : "; ") + count(n) + " " + reason;
+  return all;
+}
+
+std::vector<Degraded> ScheduleCollector::degraded() const {
+  std::vector<Degraded> all;
+  const auto say = [&all](std::string reason) { all.push_back({"ebpf", std::move(reason)}); };
+  if (const auto why = why_not(); !why.empty() && root_.real()) say(why + ": perf events take its place");
+  if (!read_trouble_.empty()) say(read_trouble_);
+  if (!probe_) return all;
+  if (!probe_->no_counters().empty())
+    say(probe_->no_counters() + ": instructions and cycles are not measured");
+  // Without numbers, which grow: every other text would be another line in the journal.
+  if (probe_->missed() > 0)
+    say("the kernel skipped the program at some context switches: CPU times may be another cgroup's");
+  if (probe_->counter_errors() > 0) say("some readings of the PMU failed: what it counted then is missing");
+  if (frozen_) say(count(frozen_) + ": the PMU counts nothing although tasks run");
+  if (implausible_) say(count(implausible_) + ": the PMU counts more than a CPU can do");
+  if (starved_) say(count(starved_) + ": the PMU is taken by others for more than 90 % of the time");
+  return all;
+}
+
+}  // namespace flash
