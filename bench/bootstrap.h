@@ -34,8 +34,8 @@ struct BootstrapOptions : ExperimentOptions {
 /// "segments": the same as against_rule in four parts of the training (AWARE Table 3). "curves": {NAME: {KEY:
 /// [per episode, mean over pairs]}}, also "learned_share". "stages": {NAME: {"online_pct", "serving_pct" (of
 /// the episodes), "reached_online_pct", "reached_serving_pct" (of the pairs), "first_online" (episode, of
-/// those)}}. "must_show": {"violations_not_above_rule", "utilization_not_below_rule"}: aware's mean
-/// difference.
+/// those)}}. "must_show": {"METHOD_violations_not_above_rule", "METHOD_utilization_not_below_rule"}: aware's
+/// and ours' mean difference.
 Result<nlohmann::ordered_json> measure_bootstrap(const BootstrapOptions& options);
 
 }  // namespace flash::bench

@@ -116,7 +116,7 @@ TEST_F(MetaBench, ExperimentsOfLivesJudgeEveryWayAndSayWhatTheyHadToShow) {
     EXPECT_EQ(boot.json["curves"][name]["reward"].size(), 4U);
     EXPECT_EQ(boot.json["per_pair"][name]["reward"].size(), 2U);
   }
-  EXPECT_TRUE(boot.json["must_show"].contains("violations_not_above_rule"));
+  EXPECT_TRUE(boot.json["must_show"].contains("ours_violations_not_above_rule"));
   EXPECT_EQ(boot.json["curves"]["aware"]["learned_share"][0], 0) << "the first episode is the rules'";
 
   const auto serve = run_bench("serve --episodes 2 --converged 2" + small);
