@@ -227,36 +227,53 @@ void spin_for(std::chrono::nanoseconds busy) {
   }
 }
 
-/// From the cgroups' beginning to the end of their processes: neither side has a moment of reading in it.
+struct Times {
+  double counted_ns = 0, used_ns = 0;
+};
+Result<Times> times_of(const Bench& bench, ScheduleProbe& probe, const OwnCgroup& cgroup) {
+  Times times;
+  FLASH_CHECK(probe.read([&](std::uint64_t id, const CgroupCounts& counts) {
+    if (id == cgroup.id()) times.counted_ns = static_cast<double>(counts.oncpu_ns);
+  }));
+  FLASH_TRY(const Cgroup reader, Cgroup::open(bench.layout, cgroup.path()));
+  FLASH_TRY(const CpuStat stat, reader.cpu_stat());
+  times.used_ns = static_cast<double>(stat.usage_us) * 1e3;
+  return times;
+}
+
+/// From a moment at which the processes sleep to their end: neither side has a moment of reading in it, nor
+/// the move into the cgroup.
 Result<double> measure_error(const Bench& bench, ScheduleProbe& probe) {
   constexpr std::array<int, 4> kBusyUs = {100, 1000, 10000, 100000};  // then asleep for as long
   std::vector<OwnCgroup> cgroups;
   std::vector<Worker> workers;
+  std::vector<Times> before;
   for (const int busy_us : kBusyUs) {
     FLASH_TRY(OwnCgroup cgroup, OwnCgroup::make(bench.layout, "busy" + std::to_string(busy_us)));
     FLASH_CHECK(probe.watch(cgroup.id()));
     cgroups.push_back(std::move(cgroup));
     workers.emplace_back(cgroups.back(), [busy_us] {
+      std::this_thread::sleep_for(2s);
       for (;;) {
         spin_for(std::chrono::microseconds(busy_us));
         usleep(static_cast<useconds_t>(busy_us));
       }
     });
   }
-  std::this_thread::sleep_for(std::chrono::seconds(bench.options.seconds));
+  std::this_thread::sleep_for(1s);
+  for (const OwnCgroup& cgroup : cgroups) {
+    FLASH_TRY(const Times times, times_of(bench, probe, cgroup));
+    before.push_back(times);
+  }
+  std::this_thread::sleep_for(1s + std::chrono::seconds(bench.options.seconds));
   workers.clear();
   double worst = 0;
-  for (const OwnCgroup& cgroup : cgroups) {
-    double counted = 0;
-    FLASH_CHECK(probe.read([&](std::uint64_t id, const CgroupCounts& counts) {
-      if (id == cgroup.id()) counted = static_cast<double>(counts.oncpu_ns);
-    }));
-    FLASH_TRY(const Cgroup reader, Cgroup::open(bench.layout, cgroup.path()));
-    FLASH_TRY(const CpuStat stat, reader.cpu_stat());
-    const double used = static_cast<double>(stat.usage_us) * 1e3;
+  for (std::size_t i = 0; i < cgroups.size(); ++i) {
+    FLASH_TRY(const Times after, times_of(bench, probe, cgroups[i]));
+    const double used = after.used_ns - before[i].used_ns;
     if (used <= 0) return Error(std::errc::io_error, "a process got no CPU");
-    worst = std::max(worst, std::abs(counted - used) / used);
-    probe.forget(cgroup.id());
+    worst = std::max(worst, std::abs(after.counted_ns - before[i].counted_ns - used) / used);
+    probe.forget(cgroups[i].id());
   }
   return 100 * worst;
 }

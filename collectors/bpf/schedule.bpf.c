@@ -7,10 +7,10 @@
 // A task that moves to another cgroup while it runs takes what is not yet accounted with it: at most the
 // time since the last flush().
 //
-// Times are the run queue's own clocks, which __schedule() has just brought up to date: clock_task is what
-// cpu.stat counts by (without steal and interrupt time), clock - last_queued is what the kernel adds to a
-// task's run_delay. So no program runs at wake-ups and no clock is read. A task that another CPU pulled while
-// it waited counts its wait from then on.
+// CPU time is what the scheduler has added to the task's sum_exec_runtime, the same that it adds to cpu.stat:
+// without steal and interrupt time, and without what choosing the next task takes. A wait is the run queue's
+// clock less last_queued, what the kernel adds to a task's run_delay. So no program runs at wake-ups and no
+// clock is read. A task that another CPU pulled while it waited counts its wait from then on.
 #include <linux/bpf.h>
 #include <stdbool.h>
 // clang-format off
@@ -43,13 +43,13 @@ struct sched_info {
 };
 struct rq {
   __u64 clock;
-  __u64 clock_task;
 };
 struct cfs_rq {
   struct rq* rq;
 };
 struct sched_entity {
   struct cfs_rq* cfs_rq;
+  __u64 sum_exec_runtime;
 };
 struct task_struct {
   int pid;
@@ -150,11 +150,20 @@ static __always_inline void add(struct flash_counter* sum, const struct flash_co
   sum->running_ns += growth->running_ns;
 }
 
-/// What the CPU did since `since` goes to the task's cgroup and those above it.
+/// The task has run on this CPU until now.
+static __always_inline void run(struct flash_cpu* cpu, struct task_struct* task) {
+  const __u64 sum = task->se.sum_exec_runtime;
+  if (cpu->started && sum > cpu->ran) cpu->oncpu_ns += sum - cpu->ran;
+}
+
+/// From now on the task runs on this CPU.
+static __always_inline void start(struct flash_cpu* cpu, struct task_struct* task) {
+  cpu->ran = task->se.sum_exec_runtime;
+  cpu->started = 1;
+}
+
+/// What the CPU did since the last time goes to the task's cgroup and those above it.
 static __always_inline void account(struct flash_cpu* cpu, struct task_struct* task) {
-  const __u64 now = rq_of(task)->clock_task;
-  const __u64 since = cpu->since;
-  const __u64 oncpu_ns = since && now > since ? now - since : 0;
   struct flash_counter growth[FLASH_COUNTERS] = {};
   if (has_counters) {
     grow(&instructions, cpu, &cpu->counters[FLASH_INSTRUCTIONS], &growth[FLASH_INSTRUCTIONS]);
@@ -167,10 +176,10 @@ static __always_inline void account(struct flash_cpu* cpu, struct task_struct* t
     const __u64 id = cgroup->kn->id;
     struct flash_counts* counts = bpf_map_lookup_elem(&cgroups, &id);
     if (counts) {
-      counts->oncpu_ns += oncpu_ns;
+      counts->oncpu_ns += cpu->oncpu_ns;
       counts->switches += cpu->switches;
       counts->waited_ns += cpu->waited_ns;
-      if (has_counters && since) {
+      if (has_counters && cpu->counted) {
         add(&counts->counters[FLASH_INSTRUCTIONS], &growth[FLASH_INSTRUCTIONS]);
         add(&counts->counters[FLASH_CYCLES], &growth[FLASH_CYCLES]);
       }
@@ -182,7 +191,8 @@ static __always_inline void account(struct flash_cpu* cpu, struct task_struct* t
     }
     cgroup = parent->cgroup;
   }
-  cpu->since = now;
+  cpu->counted = 1;
+  cpu->oncpu_ns = 0;
   cpu->switches = 0;
   cpu->waited_ns = 0;
   cpu->waits = 0;
@@ -194,6 +204,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
   struct flash_cpu* cpu = bpf_map_lookup_elem(&cpus, &index);
   if (!cpu) return 0;
   cpu->switches++;
+  run(cpu, prev);
+  start(cpu, next);
   if ((prev->cgroups != next->cgroups && cgroup_of(prev)->kn->id != cgroup_of(next)->kn->id) ||
       cpu->waits >= FLASH_PENDING_WAITS)
     account(cpu, prev);
@@ -218,6 +230,9 @@ int flush(void* context) {
   const __u32 index = bpf_get_smp_processor_id();
   struct flash_cpu* cpu = bpf_map_lookup_elem(&cpus, &index);
   if (!cpu) return 0;
-  account(cpu, bpf_get_current_task_btf());
+  struct task_struct* task = bpf_get_current_task_btf();
+  run(cpu, task);
+  start(cpu, task);
+  account(cpu, task);
   return 0;
 }

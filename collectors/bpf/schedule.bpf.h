@@ -36,15 +36,18 @@ struct flash_counter {
 
 /* What a CPU does now. Cache lines of its own. */
 struct flash_cpu {
-  __u64 since; /* rq->clock_task up to which all is accounted; 0: nothing yet */
+  __u64 ran; /* sum_exec_runtime of the running task up to which all is in oncpu_ns */
+  __u64 oncpu_ns;
   __u64 switches;
   __u64 waited_ns;
   __u32 waits;
-  __u32 busy;           /* the last switch was not to the idle task */
+  __u8 started;         /* `ran` is known */
+  __u8 counted;         /* `counters` are known */
+  __u16 busy;           /* the last switch was not to the idle task */
   __u64 counter_errors; /* a perf counter could not be read: its growth is missing */
   __u8 pending[FLASH_PENDING_WAITS];
   struct flash_counter counters[FLASH_COUNTERS];
-  __u64 padding[4];
+  __u64 padding[3];
 };
 
 /* Of one watched cgroup with its descendants, on one CPU, since it is watched. */
