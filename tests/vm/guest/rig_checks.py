@@ -75,15 +75,17 @@ def p_states_reach_the_host():
                             for e in pstate_journal()[-8:]), 5, 0.02)
 
 
-@check("rig.speed-follows-frequency", needs=("rig.p-states-reach-the-host",))
+@check("rig.speed-follows-frequency", needs=("rig.p-states-reach-the-host",), seconds=150)
 def speed_follows_frequency():
     """One busy CPU, all six frequencies: each one's speed against the highest's is as their frequencies within 20 %.
 
-    Each is compared with the highest within half a second, eight times, and the median counts: a host whose processors
-    become slower or are taken away for a while does so to both. What a guest's kernel does per second, whatever the
-    frequency, makes the lowest some 10 % slower than in proportion; the next P-state is 15 to 40 % away.
+    Each is compared with the highest within half a second, and the median of eight comparisons counts, or where that is
+    not enough of sixteen or twenty-four: a host whose processors become slower or are taken away for a while does so to
+    both. What a guest's kernel does per second, whatever the frequency, makes the lowest some 10 % slower than in
+    proportion; without the throttle all would be equally fast.
     """
     top, *lower = FREQUENCIES_KHZ
+    compared = {khz: [] for khz in lower}
     os.sched_setaffinity(0, {1})
 
     def speed_at(khz: int) -> float:
@@ -93,14 +95,20 @@ def speed_follows_frequency():
 
     try:
         with physical_frequency():
-            shares = {khz: statistics.median(speed_at(khz) / speed_at(top) for _ in range(8)) for khz in lower}
+            for _ in range(3):
+                for khz in lower:
+                    compared[khz] += [speed_at(khz) / speed_at(top) for _ in range(8)]
+                shares = {khz: statistics.median(seen) for khz, seen in compared.items()}
+                off = {khz: share * top / khz - 1 for khz, share in shares.items()}
+                in_order = sorted(shares.values(), reverse=True) == list(shares.values())
+                if in_order and max(map(abs, off.values())) <= 0.2:
+                    break
     finally:
         os.sched_setaffinity(0, range(os.cpu_count()))
         set_speed(top)
-    off = {khz: share * top / khz - 1 for khz, share in shares.items()}
     seen = ", ".join(f"{khz / 1e6:.1f} GHz {share:.3f} ({off[khz]:+.0%})" for khz, share in shares.items())
     require(max(map(abs, off.values())) <= 0.2, f"not in proportion: of the speed at {top / 1e6} GHz {seen}")
-    require(sorted(shares.values(), reverse=True) == list(shares.values()), f"not in order: {seen}")
+    require(in_order, f"not in order: {seen}")
     return f"of the speed at {top / 1e6} GHz {seen}"
 
 
