@@ -164,7 +164,7 @@ def _loop() -> str:
     for seen, frequency, at_1_ghz, at_3_ghz in ((at_raised, raised, slowest, fastest),
                                                 (at_lowered, lowered, slowest_lighter, fastest_lighter)):
         expected = at_1_ghz + (at_3_ghz - at_1_ghz) * (frequency - 1000000) / 2000000
-        require(abs(seen / expected - 1) < 0.25, f"{seen:.1f} frames/s at {frequency} kHz, where {at_1_ghz:.1f} at 1 GHz "
+        require(abs(seen / expected - 1) < 0.35, f"{seen:.1f} frames/s at {frequency} kHz, where {at_1_ghz:.1f} at 1 GHz "
                 f"and {at_3_ghz:.1f} at 3 GHz promise {expected:.1f}")
     # What is done per second whatever the frequency (the kernel's ticks, StatsD) weighs three times as much at 1 GHz:
     # 0.68 to 0.80 were seen. A frequency that is not physical has 3.
