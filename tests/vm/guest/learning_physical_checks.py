@@ -17,7 +17,7 @@ from rig_checks import FREQUENCIES_KHZ
 
 PERIOD_S = 0.25
 EPISODE_STEPS = 20
-WORK = 1000  # rounds per frame: some 65 frames per tick at 2.2 GHz, so that counting them is no noise
+WORK = 1500  # rounds per frame: some 65 frames per tick at 2.2 GHz, so that counting them is no noise
 TICKS_FIXED = 24  # per P-state
 TICKS = 120  # MIAD and learned
 SETTLE = 4  # ticks after a change by hand: what was in force during a tick must be one frequency

@@ -2,7 +2,7 @@
 
 Run as a process of its own by machine.py. Reads one JSON object from standard input:
   {"name": GROUP, "qemu": PID, "vcpus": [TID, ...], "pstates": [SOCKET, ...], "arm": SOCKET,
-   "share": 0.4, "journal": FILE}
+   "share": 0.6, "journal": FILE}
 prints "ready", and works until standard input closes; then every thread is unthrottled and the
 group is removed. Needs root. It touches only the group it makes, and only QEMU's own threads.
 
