@@ -75,8 +75,8 @@ double descend(Network& network, Adam& adam, const at::Tensor& loss, const at::T
                at::Tensor& gradient);
 
 struct Part;
-/// The same for all parts that have an optimiser; one that the loss does not reach stays. Where a gradient is not
-/// finite nothing is changed and NaN returned.
+/// The same for all parts that have an optimiser; one that the loss does not reach stays. Where a gradient is
+/// not finite nothing is changed and NaN returned.
 double descend(const std::vector<Part>& parts, const at::Tensor& loss);
 
 /// w' <- tau w + (1 - tau) w' (Alg. 3.3 lines 13-14, which writes gamma for tau).

@@ -39,8 +39,8 @@ constexpr double kHeadroom = 1.5;  // of the fixed limits over what the peak nee
 constexpr int kSegment_s = 170, kLeastSegment_s = 20;
 constexpr int kSettle_s = 70;  // of a segment, not counted for anybody: no limit is in force before it, and
                                // the rules look back for a minute before they take anything away
-constexpr int kWarm_s = 5;         // before flashd looks: what grows at a start is no load
-constexpr int kProbe_s = 8;        // how long an application is measured alone
+constexpr int kWarm_s = 5;     // before flashd looks: what grows at a start is no load
+constexpr int kProbe_s = 8;    // how long an application is measured alone
 constexpr int kProbeSettle_s = 3;  // of it, until its memory is there
 constexpr double kRoom = 2;        // an objective is at least so many times what no limit at all gives
 constexpr int kEpisodeSteps = 50;

@@ -125,12 +125,12 @@ Result<PolicyModel> to_policy_model(const TensorFile& file, const std::string& t
   auto seen = SeenEmbeddings::get(file);
   if (!seen) return invalid(seen.error().message());
   return PolicyModel{its_task,
-                   std::move(model),
-                   std::move(reward),
-                   std::move(state_names),
-                   std::move(policy),
-                   *std::move(seen),
-                   gain};
+                     std::move(model),
+                     std::move(reward),
+                     std::move(state_names),
+                     std::move(policy),
+                     *std::move(seen),
+                     gain};
 }
 
 }  // namespace flash

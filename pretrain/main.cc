@@ -164,7 +164,7 @@ Result<Learned> learn(const Options& o, const Pool& pool) {
 
 /// What flash-learner begins with.
 Result<PolicyModel> policy_model(const Options& o, const Pool& pool, const SharedPolicy& policy,
-                             const UnseenGain& gain) {
+                                 const UnseenGain& gain) {
   std::vector<const Pair*> pairs;
   for (const Pair& p : pool.pairs) pairs.push_back(&p);
   FLASH_TRY(SeenEmbeddings seen, SeenEmbeddings::create(Scoring::embeddings_after_one_episode(
@@ -172,13 +172,13 @@ Result<PolicyModel> policy_model(const Options& o, const Pool& pool, const Share
   std::vector<std::string> names;
   for (const StateEntry& entry : state_entries(o.pool.task)) names.emplace_back(entry.name);
   return PolicyModel{std::string(to_string(o.pool.task)),
-                   "oracle imitation, " + std::to_string(pool.pairs.size()) + " pairs, seed " +
-                       std::to_string(o.pool.seed),
-                   reward_words(pool.pairs.front().rule().reward, o.pool.task),
-                   std::move(names),
-                   policy.checkpoint(),
-                   std::move(seen),
-                   gain};
+                     "oracle imitation, " + std::to_string(pool.pairs.size()) + " pairs, seed " +
+                         std::to_string(o.pool.seed),
+                     reward_words(pool.pairs.front().rule().reward, o.pool.task),
+                     std::move(names),
+                     policy.checkpoint(),
+                     std::move(seen),
+                     gain};
 }
 
 int run(const Options& o) {
@@ -203,8 +203,7 @@ int run(const Options& o) {
   }
   std::fprintf(stderr, "learned in %.0f s, %.0f s of CPU time\n", seconds, cpu);
   // What flash-learner begins with also says what it is worth on unseen pairs.
-  const bool scored =
-      learned->ours && o.imitation.conditioning == Conditioning::Embedding && o.unseen > 0;
+  const bool scored = learned->ours && o.imitation.conditioning == Conditioning::Embedding && o.unseen > 0;
   if (!o.out.empty() && !scored) {
     if (auto written = write_tensor_file(o.out, learned->file()); !written) {
       std::cerr << "flash-pretrain: " << written.error().message() << '\n';

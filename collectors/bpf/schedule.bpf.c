@@ -64,7 +64,7 @@ enum cgroup_subsys_id { cpu_cgrp_id = 1, cpuacct_cgrp_id = 2, memory_cgrp_id = 4
 char LICENSE[] SEC("license") = "GPL";
 
 const volatile __u32 hierarchy = FLASH_HIERARCHY_UNIFIED;
-const volatile bool has_counters = false;
+const volatile __u8 has_counters = 0;  // no bool: the skeleton names the type in C++
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);

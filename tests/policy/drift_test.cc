@@ -15,7 +15,9 @@ struct DriftTest : ::testing::Test {
   Drift after(float utilization, const Drift& before = {}) {
     RecentSteps r;
     for (int i = 0; i < 32; ++i)
-      r.push(policies::state(Task::ResourceLimits, {0.4F, 0.4F, utilization, 0.4F, 0.4F, 0.4F, 0.4F, 0.4F, 0.4F}), {});
+      r.push(policies::state(Task::ResourceLimits,
+                             {0.4F, 0.4F, utilization, 0.4F, 0.4F, 0.4F, 0.4F, 0.4F, 0.4F}),
+             {});
     return judge_drift(snapshot, r, before);
   }
   PolicySnapshot snapshot;

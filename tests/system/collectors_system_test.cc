@@ -21,6 +21,8 @@
 #include "collectors/statsd_collector.h"
 #include "host/cgroup_layout.h"
 #include "host/file_io.h"
+#include "tests/support/cgroup_child.h"
+#include "tests/support/own_cgroup.h"
 
 namespace flash {
 namespace {
@@ -33,63 +35,12 @@ Now now() {
   return {std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec), {}};
 }
 
-/// A cgroup of our own in the unified hierarchy, which has perf_event on every host where no v1 one has.
-class OwnCgroup {
- public:
-  explicit OwnCgroup(const std::string& mount) {
-    name_ = "/flashd-test-perf-" + std::to_string(::getpid());
-    directory_ = mount + name_;
-    made_ = ::mkdir(directory_.c_str(), 0755) == 0;
+void work_20_sleep_5() {
+  const auto end = std::chrono::steady_clock::now() + 20ms;
+  while (std::chrono::steady_clock::now() < end) {
   }
-  ~OwnCgroup() { remove(); }
-  void remove() {
-    if (made_) ::rmdir(directory_.c_str());
-    made_ = false;
-  }
-  bool made() const { return made_; }
-  const std::string& name() const { return name_; }
-  const std::string& directory() const { return directory_; }
-
- private:
-  std::string name_, directory_;
-  bool made_ = false;
-};
-
-/// Alternates 20 ms of work with 5 ms of sleep, in the cgroup, until it is destroyed.
-class BusyChild {
- public:
-  explicit BusyChild(const OwnCgroup& cgroup) {
-    const std::string procs = cgroup.directory() + "/cgroup.procs";
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    ::alarm(60);  // never outlives a test that was killed for long
-    const int fd = ::open(procs.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || ::write(fd, "0", 1) != 1) ::_exit(1);
-    for (;;) {
-      const auto end = std::chrono::steady_clock::now() + 20ms;
-      while (std::chrono::steady_clock::now() < end) {
-      }
-      ::usleep(5000);
-    }
-  }
-  ~BusyChild() { stop(); }
-  void stop() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  /// CPU seconds so far.
-  double cpu_seconds() const {
-    clockid_t clock;
-    timespec t{};
-    if (::clock_getcpuclockid(pid_, &clock) != 0 || ::clock_gettime(clock, &t) != 0) return -1;
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-  }
-
- private:
-  pid_t pid_ = 0;
-};
+  ::usleep(5000);
+}
 
 class PerfOnThisKernel : public testing::Test {
  protected:
@@ -98,29 +49,22 @@ class PerfOnThisKernel : public testing::Test {
     ASSERT_TRUE(layout) << layout.error().message();
     layout_ = *std::move(layout);
     ASSERT_EQ(layout_.version(CgroupController::Pressure), CgroupVersion::V2);
-    mount_ = layout_.mount(CgroupController::Pressure);
-  }
-  static Target cgroup_target(const OwnCgroup& cgroup) {
-    Target target;
-    target.id = {TargetKind::Cgroup, *inode_of(cgroup.directory())};
-    target.cgroup = cgroup.name();
-    return target;
+    base_ = "/flashd-test-perf-" + std::to_string(::getpid());
   }
   CgroupLayout layout_;
-  std::string mount_;
+  std::string base_;
 };
 
 TEST_F(PerfOnThisKernel, CountsTaskClockAndContextSwitchesOfACgroup) {
-  OwnCgroup cgroup(mount_);
-  ASSERT_TRUE(cgroup.made()) << cgroup.directory();
-  const Target target = cgroup_target(cgroup);
+  OwnCgroup cgroup(layout_, base_);
+  const Target target = cgroup.target();
   PerfCollector perf(HostRoot(), &layout_);
   perf.track(target);
   ASSERT_GT(perf.open_fds(), 0u);
   ObservationTable table;
   const Observation& o = table[target.id];
 
-  BusyChild child(cgroup);
+  CgroupChild child(cgroup.directories(), work_20_sleep_5);
   std::this_thread::sleep_for(100ms);
   // What perf counts lies between two bracketing readings of the child's own clock, however long this thread
   // is kept off its CPU.
@@ -153,9 +97,8 @@ TEST_F(PerfOnThisKernel, CountsTaskClockAndContextSwitchesOfACgroup) {
 }
 
 TEST_F(PerfOnThisKernel, AnIdleCgroupCountsZeroAndAVanishedOneIsMissing) {
-  OwnCgroup cgroup(mount_);
-  ASSERT_TRUE(cgroup.made());
-  const Target target = cgroup_target(cgroup);
+  OwnCgroup cgroup(layout_, base_);
+  const Target target = cgroup.target();
   PerfCollector perf(HostRoot(), &layout_);
   perf.track(target);
   ObservationTable table;
@@ -172,9 +115,8 @@ TEST_F(PerfOnThisKernel, AnIdleCgroupCountsZeroAndAVanishedOneIsMissing) {
 }
 
 TEST_F(PerfOnThisKernel, LeavesOutTargetsBeyondItsDescriptorsAndTakesThemWhenSomeAreFree) {
-  OwnCgroup cgroup(mount_);
-  ASSERT_TRUE(cgroup.made());
-  Target first = cgroup_target(cgroup), second = first;
+  OwnCgroup cgroup(layout_, base_);
+  Target first = cgroup.target(), second = first;
   second.id.value += 1;
   std::size_t needed = 0;
   {

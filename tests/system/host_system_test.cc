@@ -1,19 +1,13 @@
 // The cgroup reader, watch and collector against the running kernel, v1 or v2. Needs root. Everything happens
 // in cgroups named flashd-test-host-PID, which are removed again.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cmath>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -23,6 +17,8 @@
 #include "host/cgroup_layout.h"
 #include "host/cgroup_watch.h"
 #include "host/file_io.h"
+#include "tests/support/cgroup_child.h"
+#include "tests/support/own_cgroup.h"
 
 namespace flash {
 namespace {
@@ -36,84 +32,9 @@ Now now() {
   return {std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec), {}};
 }
 
-constexpr CgroupController kControllers[] = {CgroupController::Cpu, CgroupController::CpuAcct,
-                                             CgroupController::Memory, CgroupController::Io,
-                                             CgroupController::Pids};
-
-/// One cgroup in every hierarchy that serves a controller we read.
-class OwnCgroup {
- public:
-  OwnCgroup(const CgroupLayout& layout, std::string path) : path_(std::move(path)) {
-    for (const auto c : kControllers) {
-      const auto directory = layout.directory(c, path_);
-      if (directory.empty() || !directories_.insert(directory).second) continue;
-      if (::mkdir(directory.c_str(), 0755) != 0)
-        ADD_FAILURE() << Error::from_errno(errno, directory).message();
-    }
+void spin() {
+  for (volatile int i = 0; i < 1000; i = i + 1) {
   }
-  ~OwnCgroup() { remove(); }
-  OwnCgroup(const OwnCgroup&) = delete;
-  OwnCgroup& operator=(const OwnCgroup&) = delete;
-
-  const std::string& path() const { return path_; }
-  const std::set<std::string>& directories() const { return directories_; }
-  void remove() {
-    for (const auto& directory : directories_) {
-      // EBUSY: the kernel has not yet taken leave of a process that ended.
-      for (int i = 0; i < 200 && ::rmdir(directory.c_str()) != 0 && errno == EBUSY; ++i)
-        std::this_thread::sleep_for(10ms);
-    }
-    directories_.clear();
-  }
-
- private:
-  std::string path_;
-  std::set<std::string> directories_;
-};
-
-/// A process in the cgroup that does nothing but work, until killed; its CPU time as wait4(2) tells it.
-class Spinner {
- public:
-  explicit Spinner(const OwnCgroup& cgroup) {
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    ::alarm(60);  // never outlives a test that was killed for long
-    for (const auto& directory : cgroup.directories()) {
-      const int fd = ::open((directory + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC);
-      if (fd < 0 || ::write(fd, "0", 1) != 1) ::_exit(1);
-      ::close(fd);
-    }
-    for (;;) {
-    }
-  }
-  ~Spinner() { stop(); }
-  Spinner(const Spinner&) = delete;
-  Spinner& operator=(const Spinner&) = delete;
-
-  /// CPU seconds that the process used in its life.
-  double stop() {
-    if (pid_ <= 0) return 0;
-    rusage used{};
-    ::kill(pid_, SIGKILL);
-    ::wait4(pid_, nullptr, 0, &used);
-    pid_ = 0;
-    const auto s = [](const timeval& t) {
-      return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-    };
-    return s(used.ru_utime) + s(used.ru_stime);
-  }
-  pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_ = 0;
-};
-
-/// CPU seconds of a process so far: its CPU-time clock.
-double cpu_seconds(pid_t pid) {
-  clockid_t clock;
-  timespec t{};
-  if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &t) != 0) return -1;
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
 class HostSystem : public ::testing::Test {
@@ -139,17 +60,17 @@ TEST_F(HostSystem, CpuUsageIsWhatTheProcessUsed) {
   const auto target = target_of(cgroup);
   CgroupCollector collector(layout_);
   collector.track(target);
-  Spinner spinner(cgroup);
-  std::this_thread::sleep_for(100ms);  // it joins the cgroup
+  CgroupChild child(cgroup.directories(), spin);
+  std::this_thread::sleep_for(100ms);  // it begins to work
 
   ObservationTable table;
   const auto& out = table[target.id];
   const auto begin = now();
-  const double used_before = cpu_seconds(spinner.pid());
+  const double used_before = child.cpu_seconds();
   collector.collect(begin, table);
   std::this_thread::sleep_for(1s);
   const auto end = now();
-  const double used_after = cpu_seconds(spinner.pid());
+  const double used_after = child.cpu_seconds();
   collector.collect(end, table);
 
   const double expected = (used_after - used_before) / seconds(end.mono - begin.mono);
@@ -158,7 +79,7 @@ TEST_F(HostSystem, CpuUsageIsWhatTheProcessUsed) {
   EXPECT_NEAR(out[Signal::CpuUsage].value, expected, 0.1 * expected);
 
   // And over its whole life, as getrusage counts it.
-  const double life = spinner.stop();
+  const double life = child.stop();
   const auto total = Cgroup::open(layout_, cgroup.path())->cpu_stat();
   ASSERT_TRUE(total) << total.error().message();
   EXPECT_NEAR(static_cast<double>(total->usage_us) * 1e-6, life, 0.1 * life);
@@ -182,7 +103,7 @@ TEST_F(HostSystem, CpuLimitIsReadAndThrottlingSeen) {
   const auto target = target_of(cgroup);
   CgroupCollector collector(layout_);
   collector.track(target);
-  Spinner spinner(cgroup);
+  CgroupChild child(cgroup.directories(), spin);
   std::this_thread::sleep_for(100ms);
   ObservationTable table;
   const auto& out = table[target.id];
@@ -205,7 +126,7 @@ TEST_F(HostSystem, MemoryIsChargedAndItsLimitRead) {
   const auto target = target_of(cgroup);
   CgroupCollector collector(layout_);
   collector.track(target);
-  Spinner spinner(cgroup);
+  CgroupChild child(cgroup.directories(), spin);
   std::this_thread::sleep_for(100ms);
   ObservationTable table;
   const auto& out = table[target.id];

@@ -1,18 +1,17 @@
 // The schedule probe and the ladder above it on the running kernel. Needs root. Cgroups are flashd-test-*.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +20,8 @@
 #include "collectors/counter_ladder.h"
 #include "host/cgroup_layout.h"
 #include "host/file_io.h"
+#include "tests/support/cgroup_child.h"
+#include "tests/support/own_cgroup.h"
 
 namespace flash {
 namespace {
@@ -34,85 +35,6 @@ Now now() {
   return {std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec), {}};
 }
 
-/// Removed with its parents' last use; a process that just ended holds it for a moment.
-class OwnCgroup {
- public:
-  OwnCgroup(const CgroupLayout& layout, const std::string& name) : path_("/" + name) {
-    for (const auto c : {layout.reference(), CgroupController::CpuAcct, CgroupController::Cpu}) {
-      const auto directory = layout.directory(c, path_);
-      if (!directory.empty() && ::mkdir(directory.c_str(), 0755) == 0) directories_.push_back(directory);
-    }
-    made_ = !directories_.empty();
-    if (made_) inode_ = inode_of(directories_.front()).value_or(0);
-  }
-  ~OwnCgroup() { remove(); }
-  OwnCgroup(const OwnCgroup&) = delete;
-  OwnCgroup& operator=(const OwnCgroup&) = delete;
-  void remove() {
-    for (const auto& directory : directories_)
-      for (int i = 0; i < 200 && ::rmdir(directory.c_str()) != 0 && errno == EBUSY; ++i)
-        std::this_thread::sleep_for(10ms);
-    directories_.clear();
-  }
-  bool made() const { return made_; }
-  Target target() const {
-    Target t;
-    t.id = {TargetKind::Cgroup, inode_};
-    t.cgroup = path_;
-    return t;
-  }
-  const std::vector<std::string>& directories() const { return directories_; }
-
- private:
-  std::string path_;
-  std::vector<std::string> directories_;
-  bool made_ = false;
-  std::uint64_t inode_ = 0;
-};
-
-/// Works in the cgroup until it is destroyed. It is there and sleeps for a moment when the constructor
-/// returns: with its move it took along what was not accounted yet.
-class Child {
- public:
-  Child(const OwnCgroup& cgroup, const std::function<void()>& work) {
-    int ready[2];
-    if (::pipe2(ready, O_CLOEXEC) != 0) return;
-    pid_ = ::fork();
-    if (pid_ != 0) {
-      ::close(ready[1]);
-      char byte = 0;
-      EXPECT_EQ(::read(ready[0], &byte, 1), 1) << "the child could not move";
-      ::close(ready[0]);
-      std::this_thread::sleep_for(50ms);
-      return;
-    }
-    ::alarm(60);  // never outlives a test that was killed for long
-    for (const auto& directory : cgroup.directories())
-      if (!write_file(directory + "/cgroup.procs", "0")) ::_exit(1);
-    if (::write(ready[1], "", 1) != 1) ::_exit(1);
-    ::usleep(100000);
-    for (;;) work();
-  }
-  ~Child() { stop(); }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  void stop() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  double cpu_seconds() const {
-    clockid_t clock;
-    timespec t{};
-    if (::clock_getcpuclockid(pid_, &clock) != 0 || ::clock_gettime(clock, &t) != 0) return -1;
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-  }
-
- private:
-  pid_t pid_ = 0;
-};
-
 void spin() {
   for (volatile int i = 0; i < 1000; i = i + 1) {
   }
@@ -123,6 +45,32 @@ void spin_and_sleep() {
   ::usleep(1000);
 }
 
+/// The schedule probe on the running kernel. Throws where it cannot be had: the test fails.
+class Watch {
+ public:
+  Watch(const CgroupLayout& layout, std::initializer_list<const OwnCgroup*> cgroups,
+        const ScheduleProbeOptions& options = {}) {
+    auto opened = ScheduleProbe::open(layout.reference(), layout.version(layout.reference()), options);
+    if (!opened) throw std::runtime_error(opened.error().message());
+    probe_ = *std::move(opened);
+    for (const OwnCgroup* cgroup : cgroups)
+      if (const auto r = probe_->watch(cgroup->target().id.value); !r)
+        throw std::runtime_error(r.error().message());
+  }
+  ScheduleProbe& probe() { return *probe_; }
+  CgroupCounts counts(const OwnCgroup& cgroup) {
+    CgroupCounts found;
+    const auto read = probe_->read([&](std::uint64_t id, const CgroupCounts& counts) {
+      if (id == cgroup.target().id.value) found = counts;
+    });
+    EXPECT_TRUE(read) << read.error().message();
+    return found;
+  }
+
+ private:
+  std::unique_ptr<ScheduleProbe> probe_;
+};
+
 class ScheduleOnThisKernel : public testing::Test {
  protected:
   void SetUp() override {
@@ -130,18 +78,7 @@ class ScheduleOnThisKernel : public testing::Test {
     auto layout = CgroupLayout::detect(HostRoot());
     ASSERT_TRUE(layout) << layout.error().message();
     layout_ = *std::move(layout);
-    base_ = "flashd-test-schedule-" + std::to_string(::getpid());
-  }
-  Result<std::unique_ptr<ScheduleProbe>> open(ScheduleProbeOptions options = {}) const {
-    return ScheduleProbe::open(layout_.reference(), layout_.version(layout_.reference()), options);
-  }
-  static CgroupCounts counts_of(ScheduleProbe& probe, std::uint64_t id) {
-    CgroupCounts found;
-    const auto read = probe.read([&](std::uint64_t each, const CgroupCounts& counts) {
-      if (each == id) found = counts;
-    });
-    EXPECT_TRUE(read) << read.error().message();
-    return found;
+    base_ = "/flashd-test-schedule-" + std::to_string(::getpid());
   }
   CgroupLayout layout_;
   std::string base_;
@@ -149,48 +86,51 @@ class ScheduleOnThisKernel : public testing::Test {
 
 TEST_F(ScheduleOnThisKernel, CpuTimeIsWhatTheProcessUsed) {
   OwnCgroup cgroup(layout_, base_);
-  ASSERT_TRUE(cgroup.made());
-  auto probe = open();
-  ASSERT_TRUE(probe) << probe.error().message();
-  const std::uint64_t id = cgroup.target().id.value;
-  ASSERT_TRUE((*probe)->watch(id));
-  Child child(cgroup, spin_and_sleep);
+  Watch watch(layout_, {&cgroup});
+  CgroupChild child(cgroup.directories(), spin_and_sleep);
   std::this_thread::sleep_for(200ms);
-  const double outer_begin = child.cpu_seconds();
-  const CgroupCounts begin = counts_of(**probe, id);
-  const double inner_begin = child.cpu_seconds();
-  std::this_thread::sleep_for(2s);
-  const double inner_end = child.cpu_seconds();
-  const CgroupCounts end = counts_of(**probe, id);
-  const double outer_end = child.cpu_seconds();
-  const double counted = static_cast<double>(end.oncpu_ns - begin.oncpu_ns) * 1e-9;
-  // The scheduler's clock is brought up to date at switches and ticks: 10 ms at 100 Hz.
+  const CgroupCounts begin = watch.counts(cgroup);
+  // The scheduler's clock is brought up to date at switches and ticks: 10 ms at 100 Hz. A tick can be late on
+  // a virtual CPU that the host took away, so a difference counts when it is seen three times.
   constexpr double kTick = 0.01;
-  EXPECT_GT(inner_end - inner_begin, 0.05) << "the child did not run";
-  EXPECT_GE(counted, inner_end - inner_begin - kTick);
-  EXPECT_LE(counted, outer_end - outer_begin + kTick);
+  double beside = 1;
+  for (int i = 0; i < 3 && beside > kTick; ++i) {
+    const double outer_begin = child.cpu_seconds();
+    const CgroupCounts from = watch.counts(cgroup);
+    const double inner_begin = child.cpu_seconds();
+    std::this_thread::sleep_for(2s);
+    const double inner_end = child.cpu_seconds();
+    const CgroupCounts to = watch.counts(cgroup);
+    const double outer_end = child.cpu_seconds();
+    const double counted = static_cast<double>(to.oncpu_ns - from.oncpu_ns) * 1e-9;
+    EXPECT_GT(inner_end - inner_begin, 0.05) << "the child did not run";
+    beside = std::max({0.0, inner_end - inner_begin - counted, counted - (outer_end - outer_begin)});
+  }
+  EXPECT_LE(beside, kTick);
+  const CgroupCounts end = watch.counts(cgroup);
   EXPECT_GT(end.switches - begin.switches, 10u);
   std::uint64_t waits = 0;
   for (std::size_t i = 0; i < end.waits.size(); ++i) waits += end.waits[i] - begin.waits[i];
   EXPECT_GT(waits, 10u);
   EXPECT_GT(end.waited_ns, begin.waited_ns);
-  EXPECT_EQ((*probe)->missed(), 0u);
+  EXPECT_EQ(watch.probe().missed(), 0u);
 }
 
-TEST_F(ScheduleOnThisKernel, ATaskThatNeverSleepsIsCountedWhileItRuns) {
+// At real-time priority, so that nothing switches it away: only the flush before a reading tells.
+TEST_F(ScheduleOnThisKernel, ATaskThatIsNeverSwitchedAwayIsCountedWhileItRuns) {
   OwnCgroup cgroup(layout_, base_);
-  ASSERT_TRUE(cgroup.made());
-  auto probe = open();
-  ASSERT_TRUE(probe) << probe.error().message();
-  const std::uint64_t id = cgroup.target().id.value;
-  ASSERT_TRUE((*probe)->watch(id));
-  Child child(cgroup, spin);
+  Watch watch(layout_, {&cgroup});
+  CgroupChild child(cgroup.directories(), [] {
+    const sched_param real_time{.sched_priority = 1};
+    if (::sched_setscheduler(0, SCHED_FIFO, &real_time) != 0) ::_exit(1);
+    for (;;) spin();
+  });
   std::this_thread::sleep_for(100ms);
-  std::uint64_t before = counts_of(**probe, id).oncpu_ns;
+  std::uint64_t before = watch.counts(cgroup).oncpu_ns;
   for (int i = 0; i < 5; ++i) {
     const double used = child.cpu_seconds();
     std::this_thread::sleep_for(100ms);
-    const std::uint64_t after = counts_of(**probe, id).oncpu_ns;
+    const std::uint64_t after = watch.counts(cgroup).oncpu_ns;
     EXPECT_NEAR(static_cast<double>(after - before) * 1e-9, child.cpu_seconds() - used, 0.02);
     before = after;
   }
@@ -199,16 +139,11 @@ TEST_F(ScheduleOnThisKernel, ATaskThatNeverSleepsIsCountedWhileItRuns) {
 TEST_F(ScheduleOnThisKernel, AParentHasWhatItsChildrenUse) {
   OwnCgroup parent(layout_, base_);
   OwnCgroup child_group(layout_, base_ + "/child");
-  ASSERT_TRUE(child_group.made());
-  auto probe = open();
-  ASSERT_TRUE(probe) << probe.error().message();
-  const std::uint64_t above = parent.target().id.value, below = child_group.target().id.value;
-  ASSERT_TRUE((*probe)->watch(above));
-  ASSERT_TRUE((*probe)->watch(below));
-  Child child(child_group, spin_and_sleep);
+  Watch watch(layout_, {&parent, &child_group});
+  CgroupChild child(child_group.directories(), spin_and_sleep);
   std::this_thread::sleep_for(300ms);
   child.stop();
-  const CgroupCounts of_parent = counts_of(**probe, above), of_child = counts_of(**probe, below);
+  const CgroupCounts of_parent = watch.counts(parent), of_child = watch.counts(child_group);
   EXPECT_GT(of_child.oncpu_ns, 10'000'000u);
   EXPECT_EQ(of_parent.oncpu_ns, of_child.oncpu_ns);
   EXPECT_EQ(of_parent.switches, of_child.switches);
@@ -217,11 +152,7 @@ TEST_F(ScheduleOnThisKernel, AParentHasWhatItsChildrenUse) {
 
 TEST_F(ScheduleOnThisKernel, WaitsAreThoseOfTwoTasksThatShareACpu) {
   OwnCgroup cgroup(layout_, base_);
-  ASSERT_TRUE(cgroup.made());
-  auto probe = open();
-  ASSERT_TRUE(probe) << probe.error().message();
-  const std::uint64_t id = cgroup.target().id.value;
-  ASSERT_TRUE((*probe)->watch(id));
+  Watch watch(layout_, {&cgroup});
   const auto on_first_cpu = [] {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -229,11 +160,11 @@ TEST_F(ScheduleOnThisKernel, WaitsAreThoseOfTwoTasksThatShareACpu) {
     ::sched_setaffinity(0, sizeof set, &set);
     for (;;) spin();
   };
-  Child one(cgroup, on_first_cpu), other(cgroup, on_first_cpu);
+  CgroupChild one(cgroup.directories(), on_first_cpu), other(cgroup.directories(), on_first_cpu);
   std::this_thread::sleep_for(1500ms);
   one.stop();
   other.stop();
-  const CgroupCounts counts = counts_of(**probe, id);
+  const CgroupCounts counts = watch.counts(cgroup);
   // Two that always want to run have, together, at least one that waits.
   EXPECT_GT(static_cast<double>(counts.waited_ns), 0.5 * 1.4e9);
   EXPECT_GT(wait_quantile(counts.waits, 0.5), 0.5e6);  // a time slice is 1 ms or more
@@ -306,18 +237,14 @@ TEST_F(ScheduleOnThisKernel, CountersAreThoseOfTheCgroupAlone) {
   options.counters = {
       {{PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK}, {PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK}}};
   OwnCgroup cgroup(layout_, base_);
-  ASSERT_TRUE(cgroup.made());
-  auto probe = open(options);
-  ASSERT_TRUE(probe) << probe.error().message();
-  ASSERT_EQ((*probe)->no_counters(), "");
-  const std::uint64_t id = cgroup.target().id.value;
-  ASSERT_TRUE((*probe)->watch(id));
-  Child child(cgroup, spin_and_sleep);
-  const CgroupCounts begin = counts_of(**probe, id);
+  Watch watch(layout_, {&cgroup}, options);
+  ASSERT_EQ(watch.probe().no_counters(), "");
+  CgroupChild child(cgroup.directories(), spin_and_sleep);
+  const CgroupCounts begin = watch.counts(cgroup);
   std::this_thread::sleep_for(1s);
   child.stop();
-  const CgroupCounts end = counts_of(**probe, id);
-  EXPECT_EQ((*probe)->counter_errors(), 0u);
+  const CgroupCounts end = watch.counts(cgroup);
+  EXPECT_EQ(watch.probe().counter_errors(), 0u);
   const auto oncpu_ns = static_cast<double>(end.oncpu_ns - begin.oncpu_ns);
   ASSERT_GT(oncpu_ns, 5e7);
   for (std::size_t i = 0; i < end.counters.size(); ++i) {
@@ -336,7 +263,7 @@ TEST_F(ScheduleOnThisKernel, TheLadderSaysOnWhichRungEachSignalStands) {
   CounterLadder ladder(HostRoot(), &layout_);
   usage.track(target);
   ladder.track(target);
-  Child child(cgroup, spin_and_sleep);
+  CgroupChild child(cgroup.directories(), spin_and_sleep);
   ObservationTable table;
   const Observation& o = table[target.id];
   for (int i = 0; i < 3; ++i) {
