@@ -20,7 +20,8 @@
 
 namespace flash {
 
-/// One cgroup of the path (which begins with "/flashd-test-") in every hierarchy that serves what flashd reads.
+/// One cgroup of the path (which begins with "/flashd-test-") in every hierarchy that serves what flashd
+/// reads.
 class OwnCgroup {
  public:
   OwnCgroup(const CgroupLayout& layout, std::string path) : path_(std::move(path)) {
