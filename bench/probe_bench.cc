@@ -1,9 +1,12 @@
 #include "bench/probe_bench.h"
 
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -17,14 +20,18 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "collectors/bpf/requests.h"
 #include "collectors/bpf/schedule.h"
 #include "host/cgroup.h"
 #include "host/cgroup_layout.h"
 #include "host/file_io.h"
+#include "workloads/load.h"
+#include "workloads/serve.h"
 
 namespace flash::bench {
 namespace {
@@ -33,6 +40,7 @@ using nlohmann::ordered_json;
 using namespace std::chrono_literals;
 
 constexpr int kRoundTrips = 20000;
+constexpr double kRequestsPerSecond = 50;
 
 std::int64_t nanoseconds(clockid_t clock) {
   timespec t{};
@@ -43,10 +51,12 @@ std::int64_t nanoseconds(clockid_t clock) {
 /// A cgroup in the reference hierarchy and those that cpu_stat() reads.
 class OwnCgroup {
  public:
-  static Result<OwnCgroup> make(const CgroupLayout& layout, const std::string& name) {
+  static Result<OwnCgroup> make(const CgroupLayout& layout, const std::string& name,
+                                std::vector<CgroupController> more = {}) {
     OwnCgroup cgroup;
     cgroup.path_ = "/flashd-test-probe-" + std::to_string(getpid()) + "-" + name;
-    for (const auto c : {layout.reference(), CgroupController::Cpu, CgroupController::CpuAcct}) {
+    more.insert(more.begin(), {layout.reference(), CgroupController::Cpu, CgroupController::CpuAcct});
+    for (const auto c : more) {
       const auto directory = layout.directory(c, cgroup.path_);
       if (directory.empty() || std::count(cgroup.directories_.begin(), cgroup.directories_.end(), directory))
         continue;
@@ -84,13 +94,17 @@ class OwnCgroup {
   std::uint64_t id_ = 0;
 };
 
-/// A process that works in a cgroup until it returns, is stopped, or this one ends.
+/// A process that works, in a cgroup or in this one's, until it returns, is stopped, or this one ends.
 class Worker {
  public:
-  Worker(const OwnCgroup& cgroup, const std::function<void()>& work) : pid_(fork()) {
+  Worker(const OwnCgroup& cgroup, const std::function<void()>& work)
+      : Worker([&] {
+          if (!cgroup.join()) _exit(1);
+          work();
+        }) {}
+  explicit Worker(const std::function<void()>& work) : pid_(fork()) {
     if (pid_ != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (!cgroup.join()) _exit(1);
     work();
     _exit(0);
   }
@@ -278,6 +292,90 @@ Result<double> measure_error(const Bench& bench, ScheduleProbe& probe) {
   return 100 * worst;
 }
 
+Result<Endpoint> free_endpoint() {
+  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return Error::from_errno(errno, "a free port");
+  return std::get<Endpoint>(parse_endpoint("127.0.0.1:" + std::to_string(ntohs(address.sin_port))));
+}
+
+/// The report of `flash-workload load` against the server. The client sleeps most of the time and is
+/// scheduled first: how long it waits for a CPU would be in its latencies, not in the server's.
+Result<ordered_json> load(const Endpoint& server, int seconds) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno(errno, "pipe");
+  const Fd from(ends[0]);
+  std::string text;
+  {
+    Fd to(ends[1]);
+    Worker client([&] {
+      const sched_param first{1};
+      sched_setscheduler(0, SCHED_FIFO, &first);
+      LoadOptions options;
+      options.target = server;
+      options.trace = Trace::flat(kRequestsPerSecond);
+      options.seconds = seconds;
+      options.connections = 8;
+      options.json = "-";
+      std::ostringstream out, err;
+      run(options, out, err);
+      const std::string report = out.str();
+      if (write(to.get(), report.data(), report.size()) != static_cast<ssize_t>(report.size())) _exit(1);
+    });
+    to = Fd();
+    std::array<char, 4096> buffer{};
+    for (ssize_t n = 0; (n = ::read(from.get(), buffer.data(), buffer.size())) > 0;)
+      text.append(buffer.data(), static_cast<std::size_t>(n));
+    client.wait();
+  }
+  ordered_json report = ordered_json::parse(text, nullptr, false);
+  if (report.is_discarded()) return Error(std::errc::io_error, "the load generator gave no report");
+  return report;
+}
+
+bool answers(const Endpoint& server) {
+  const Fd fd(socket(server.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&server.address), server.size) == 0;
+}
+
+/// A real HTTP server, asked over loopback: what the request probe measures against what the client saw.
+Result<ordered_json> measure_latency(const Bench& bench) {
+  FLASH_TRY(const OwnCgroup cgroup, OwnCgroup::make(bench.layout, "server", {CgroupController::Pressure}));
+  FLASH_TRY(const std::unique_ptr<RequestProbe> probe, RequestProbe::open());
+  FLASH_TRY(const std::uint64_t id,
+            probe->watch(bench.layout.directory(CgroupController::Pressure, cgroup.path())));
+  FLASH_TRY(const Endpoint server, free_endpoint());
+  Worker serving(cgroup, [&] {
+    ServeOptions options;
+    options.listen = server;
+    options.application.service_cv = 0.5;
+    std::ostringstream out, err;
+    run(options, out, err);
+  });
+  for (int i = 0; i < 500 && !answers(server); ++i) std::this_thread::sleep_for(10ms);
+  FLASH_TRY(const ordered_json client, load(server, bench.options.seconds));
+  flash_requests counts{};
+  FLASH_CHECK(probe->read([&](std::uint64_t each, const flash_requests& c) {
+    if (each == id) counts = c;
+  }));
+  LatencySlots slots;
+  std::copy(std::begin(counts.latencies), std::end(counts.latencies), slots.begin());
+  ordered_json result;
+  for (const auto& [name, q] : {std::pair{"p50", 0.50}, std::pair{"p99", 0.99}}) {
+    const double seen = latency_quantile_ms(slots, q), told = client["latency_ms"][name].get<double>();
+    result["latency_" + std::string(name) + "_error_pct"] = 100 * std::abs(seen - told) / told;
+    result["latency_ms"]["kernel_" + std::string(name)] = seen;
+    result["latency_ms"]["client_" + std::string(name)] = told;
+  }
+  result["requests"] = {{"kernel", counts.requests}, {"client", client["completed"]}};
+  return result;
+}
+
 }  // namespace
 
 Result<ordered_json> measure_probe(const ProbeOptions& options) {
@@ -292,7 +390,7 @@ Result<ordered_json> measure_probe(const ProbeOptions& options) {
   const std::string no_counters = probe->no_counters();
   probe.reset();
   FLASH_TRY(ordered_json switches, measure_switches(bench));
-  return ordered_json{{"ns_per_switch", std::move(switches)},
+  ordered_json result{{"ns_per_switch", std::move(switches)},
                       {"core_share_pct_1000_cgroups", share.core_pct},
                       {"oncpu_error_pct", error_pct},
                       {"cgroups", options.cgroups},
@@ -301,6 +399,9 @@ Result<ordered_json> measure_probe(const ProbeOptions& options) {
                       {"read_us", share.read_us},
                       {"open_ms", open_ms},
                       {"no_counters", no_counters}};
+  FLASH_TRY(const ordered_json latency, measure_latency(bench));
+  result.update(latency);
+  return result;
 }
 
 }  // namespace flash::bench

@@ -6,6 +6,7 @@
 #include "collectors/node_collector.h"
 #include "collectors/pressure_collector.h"
 #include "collectors/rapl_collector.h"
+#include "collectors/slo_ladder.h"
 
 namespace flash {
 namespace {
@@ -31,7 +32,9 @@ std::span<const CollectorEntry> collector_registry() {
 
 std::vector<SignalSource> sources_of(const Collector& collector) {
   const auto* ladder = dynamic_cast<const CounterLadder*>(&collector);
-  return ladder ? ladder->sources() : std::vector<SignalSource>();
+  if (ladder) return ladder->sources();
+  const auto* slo = dynamic_cast<const SloLadder*>(&collector);
+  return slo ? slo->sources() : std::vector<SignalSource>();
 }
 
 std::vector<std::unique_ptr<Collector>> build_collectors(const CollectorContext& context) {

@@ -45,6 +45,9 @@ std::optional<Task> task_from_name(std::string_view name) {
     if (kTasks[i] == name) return static_cast<Task>(i);
   return std::nullopt;
 }
+std::string_view to_string(SloSource s) {
+  return name_of(std::array<std::string_view, 3>{"statsd", "kernel", "auto"}, s);
+}
 std::string_view to_string(CgroupOwner o) {
   return name_of(std::array<std::string_view, 4>{"unmanaged", "systemd", "delegated", "kubelet"}, o);
 }

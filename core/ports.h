@@ -28,8 +28,9 @@ using ObservationTable = std::unordered_map<TargetId, Observation>;
 
 /// Why something works less well than it should, shown on D-Bus and by flashctl status.
 struct Degraded {
-  std::string part;    // "perf", "cpufreq", "ledger", "psi"
-  std::string reason;  // "no hardware PMU: instructions are not measured"
+  std::string part;         // "perf", "cpufreq", "ledger", "psi"
+  std::string reason;       // "no hardware PMU: instructions are not measured"
+  std::string target = {};  // its name, where it is about one
 };
 
 /// Fills its part of the Observation of every tracked target. One failing collector never stops the others.

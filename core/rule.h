@@ -23,6 +23,7 @@ std::optional<Mode> mode_from_name(std::string_view name);
 struct Slo {
   std::optional<double> latency_p99_ms;
   std::optional<double> throughput_rps;
+  SloSource source = SloSource::Statsd;
   bool given() const { return latency_p99_ms || throughput_rps; }
 };
 

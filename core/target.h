@@ -19,6 +19,14 @@ enum class Task : std::uint8_t { ResourceLimits, CpuFrequency };
 std::string_view to_string(Task t);  // "resource-limits", "cpu-frequency"
 std::optional<Task> task_from_name(std::string_view name);
 
+/// Who says a target's latency and request rate (docs/APPLICATION_METRICS.md).
+enum class SloSource : std::uint8_t {
+  Statsd,  // the application itself
+  Kernel,  // the request probe: its sockets, as the kernel sees them
+  Auto,    // the application while it speaks, checked against the kernel; else the kernel
+};
+std::string_view to_string(SloSource s);  // "statsd", "kernel", "auto"
+
 /// Identity. Cgroup: the inode of its directory (kernfs inodes carry a generation: a re-created cgroup of the
 /// same name is a new target). CpuSet: FNV-1a of the canonical CPU list.
 struct TargetId {
@@ -55,6 +63,7 @@ struct Target {
   std::string
       application;   // whose SLO counts (StatsD `app` tag); defaults to the rule's or the target's name
   std::string rule;  // the rule that selected it
+  SloSource slo_source = SloSource::Statsd;  // the rule's
 
   Task task() const { return id.kind == TargetKind::Cgroup ? Task::ResourceLimits : Task::CpuFrequency; }
 };

@@ -12,8 +12,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
@@ -138,7 +138,7 @@ class App {
   std::uint64_t ticks_ = 0;
   std::uint64_t late_ticks_ = 0;
   Duration tick_duration_{};
-  std::set<std::string> said_degraded_;
+  std::map<std::string, Degraded> said_degraded_;
   std::string said_status_;
 };
 
@@ -494,13 +494,20 @@ void App::record(Now now) {
 }
 
 void App::say_degraded() {
-  std::set<std::string> now;
-  for (const Degraded& d : degraded()) now.insert(d.part + ": " + d.reason);
-  if (!bus_trouble_.empty()) now.insert("bus: " + bus_trouble_);
-  for (const std::string& text : now)
-    if (!said_degraded_.count(text)) log(LOG_WARNING, text, {{"MESSAGE_ID", std::string(kMessageDegraded)}});
-  for (const std::string& text : said_degraded_)
-    if (!now.count(text)) log(LOG_INFO, "over: " + text, {{"MESSAGE_ID", std::string(kMessageDegraded)}});
+  std::map<std::string, Degraded> now;
+  for (Degraded& d : degraded()) now.emplace(d.part + ": " + d.reason, std::move(d));
+  if (!bus_trouble_.empty()) now.emplace("bus: " + bus_trouble_, Degraded{"bus", bus_trouble_});
+  const auto say = [](int level, const std::string& text, const Degraded& d) {
+    const LogField id = {"MESSAGE_ID", std::string(kMessageDegraded)}, part = {"FLASHD_PART", d.part};
+    if (d.target.empty())
+      log(level, text, {id, part});
+    else
+      log(level, text, {id, part, {"FLASHD_TARGET", d.target}});
+  };
+  for (const auto& [text, d] : now)
+    if (!said_degraded_.count(text)) say(LOG_WARNING, text, d);
+  for (const auto& [text, d] : said_degraded_)
+    if (!now.count(text)) say(LOG_INFO, "over: " + text, d);
   said_degraded_ = std::move(now);
 }
 

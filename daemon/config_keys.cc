@@ -54,6 +54,10 @@ struct Names<OnExit> {
   static constexpr std::array<OnExit, 2> kAll = {OnExit::Restore, OnExit::Keep};
 };
 template <>
+struct Names<SloSource> {
+  static constexpr std::array<SloSource, 3> kAll = {SloSource::Statsd, SloSource::Kernel, SloSource::Auto};
+};
+template <>
 struct Names<RewardKind> {
   static constexpr std::array<RewardKind, 2> kAll = {RewardKind::Default, RewardKind::Paper};
 };
@@ -579,6 +583,12 @@ std::vector<ConfigKey> make_table() {
                                                      .unit = "requests/s",
                                                      .default_words = "not judged",
                                                      .meaning = "Requests that are served per second."}));
+  t.push_back(choice<SloSource>(
+      FIELD(rule.slo.source),
+      {.pointer = "/rules/*/slo/source",
+       .meaning = "Who says latency and request rate. statsd: the application; kernel: its TCP sockets, as "
+                  "the kernel sees them (flashd(8), REQUESTS; costs some throughput); auto: the application "
+                  "while it speaks, compared with the kernel, else the kernel."}));
 
   object("/rules/*/cpu", "The CPU limit (cpu.max, CFS quota, CPUQuotaPerSecUSec).", kLimits);
   t.push_back(bound(FIELD(rule.cpu.manage), {.pointer = "/rules/*/cpu/manage",

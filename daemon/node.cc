@@ -11,6 +11,8 @@
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
 #include "collectors/registry.h"
+#include "collectors/request_collector.h"
+#include "collectors/slo_ladder.h"
 #include "collectors/statsd_collector.h"
 #include "daemon/drivers.h"
 #include "daemon/targets.h"
@@ -104,12 +106,21 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
   StatsdOptions statsd;
   statsd.socket = impl->options.metrics ? config.statsd.socket : "";
   statsd.udp = impl->options.metrics ? config.statsd.udp : "";
+  // The order is that of slo.source "auto".
+  std::vector<SloFeed> feeds;
   if (auto collector = StatsdCollector::open(std::move(statsd))) {
     impl->statsd = collector->get();
-    impl->collectors.push_back(std::move(*collector));
+    feeds.push_back({.source = SloSource::Statsd,
+                     .collector = std::move(*collector),
+                     .why_not = [](TargetId) { return "the application says nothing"; },
+                     .always = true});
   } else {
     impl->degraded.push_back({"statsd", collector.error().message()});
   }
+  auto requests = std::make_unique<RequestCollector>(root, impl->layout ? &*impl->layout : nullptr);
+  const auto why_not = [raw = requests.get()](TargetId id) { return raw->why_not(id); };
+  feeds.push_back({.source = SloSource::Kernel, .collector = std::move(requests), .why_not = why_not});
+  impl->collectors.push_back(std::make_unique<SloLadder>(std::move(feeds)));
 
   if (impl->options.dry_run) {
     impl->ledger.emplace(Ledger::unwritable("dry run: nothing is written"));

@@ -80,10 +80,12 @@ void Targets::settle(Now now, Target target, const std::shared_ptr<const Rule>& 
   }
   target.rule = rule->name;
   target.application = rule->application.empty() ? target.name : rule->application;
+  target.slo_source = rule->slo.source;
   if (managed != managed_.end()) {
     const auto view = loop_.view(id);
-    // Another rule or application is another task for the collectors: a new agent.
-    if (view && view->target->rule == target.rule && view->target->application == target.application) {
+    // Another rule, application or source is another task for the collectors: a new agent.
+    if (view && view->target->rule == target.rule && view->target->application == target.application &&
+        view->target->slo_source == target.slo_source) {
       if (auto changed = loop_.change_rule(now, id, rule); !changed)
         refused_[where] = changed.error().message();
       return;

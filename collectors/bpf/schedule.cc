@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdarg>
-#include <cstdio>
+#include <string_view>
 #include <vector>
 
+#include "collectors/bpf/load.h"
 #include "host/file_io.h"
 #include "host/host_root.h"
 #include "host/topology.h"
@@ -23,39 +23,7 @@ namespace {
 
 constexpr std::uint32_t kBatch = 64;
 
-/// libbpf's last complaint: part of the reason when loading fails. The room logs nothing itself.
-std::string& complaint() {
-  static std::string text;
-  return text;
-}
-
-int note_complaint(libbpf_print_level level, const char* format, va_list arguments) {
-  if (level != LIBBPF_WARN) return 0;
-  char text[256];
-  const int n = std::vsnprintf(text, sizeof text, format, arguments);
-  std::string_view line(text, static_cast<std::size_t>(std::clamp<int>(n, 0, sizeof text - 1)));
-  line = line.substr(0, line.find('\n'));
-  // The first one names the cause; those after it say that therefore something else failed.
-  if (complaint().empty()) complaint() = line;
-  return n;
-}
-
-bool locked_down() {
-  const auto text = read_file("/sys/kernel/security/lockdown");
-  return text && text->find("[confidentiality]") != std::string::npos;
-}
-
-Error why_not_loaded(int err) {
-  if (!exists("/sys/kernel/btf/vmlinux"))
-    return {std::errc::no_such_file_or_directory, "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"};
-  if (err == EPERM || err == EACCES)
-    return {std::errc::operation_not_permitted,
-            locked_down() ? "the kernel is locked down (confidentiality): no BPF program may read it"
-                          : "not permitted (CAP_BPF and CAP_PERFMON are needed)"};
-  Error error = Error::from_errno(err, "the kernel did not accept the program");
-  if (complaint().empty()) return error;
-  return {error.code(), error.message() + " (" + complaint() + ")"};
-}
+constexpr std::string_view kCapabilities = "CAP_BPF and CAP_PERFMON";
 
 std::uint32_t hierarchy_of(CgroupController controller, CgroupVersion version) {
   if (version != CgroupVersion::V1) return FLASH_HIERARCHY_UNIFIED;
@@ -180,7 +148,7 @@ Result<void> ScheduleProbe::Impl::load(std::uint32_t hierarchy, std::vector<int>
   online = std::move(online_now);
   cpu_slots = std::max(possible, static_cast<std::size_t>(online.back()) + 1);
   skeleton = schedule_bpf::open();
-  if (!skeleton) return why_not_loaded(errno);
+  if (!skeleton) return why_not_loaded(errno, kCapabilities);
   if (auto opened = open_counters(options.counters, online))
     counters = *std::move(opened);
   else
@@ -189,13 +157,13 @@ Result<void> ScheduleProbe::Impl::load(std::uint32_t hierarchy, std::vector<int>
   skeleton->rodata->has_counters = no_counters.empty();
   bpf_map__set_max_entries(skeleton->maps.cpus, static_cast<std::uint32_t>(cpu_slots));
   bpf_map__set_max_entries(skeleton->maps.cgroups, static_cast<std::uint32_t>(options.max_cgroups));
-  if (const int r = schedule_bpf::load(skeleton); r != 0) return why_not_loaded(-r);
+  if (const int r = schedule_bpf::load(skeleton); r != 0) return why_not_loaded(-r, kCapabilities);
   FLASH_CHECK(attach_counters());
   void* mapped = ::mmap(nullptr, cpus_size(), PROT_READ, MAP_SHARED, bpf_map__fd(skeleton->maps.cpus), 0);
   if (mapped == MAP_FAILED) return Error::from_errno(errno, "mapping the CPUs' state");
   cpus = static_cast<flash_cpu*>(mapped);
   skeleton->links.on_switch = bpf_program__attach(skeleton->progs.on_switch);
-  if (!skeleton->links.on_switch) return why_not_loaded(errno);
+  if (!skeleton->links.on_switch) return why_not_loaded(errno, kCapabilities);
   zeros.resize(possible);
   ids.resize(kBatch);
   values.resize(kBatch * possible);
@@ -237,8 +205,7 @@ ScheduleProbe::~ScheduleProbe() = default;
 
 Result<std::unique_ptr<ScheduleProbe>> ScheduleProbe::open(CgroupController controller, CgroupVersion version,
                                                            ScheduleProbeOptions options) {
-  libbpf_set_print(note_complaint);
-  complaint().clear();
+  note_bpf_complaints();
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   std::vector<int> online = {0};

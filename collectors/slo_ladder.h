@@ -1,0 +1,68 @@
+// Purpose: one source per target for request latency, rate and errors, which several can say: the application
+// over StatsD, the kernel's request probe. The rule's slo.source chooses; where two speak of the same target,
+// they are compared, and who contradicts the kernel is named. A further source is one more SloFeed.
+// Ownership: owns the collectors of its feeds. Thread rule: the control loop's thread.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "collectors/signal_source.h"
+#include "core/ports.h"
+
+namespace flash {
+
+/// One that can say latency.p50, latency.p99, requests.rate and requests.errors.
+struct SloFeed {
+  SloSource source = SloSource::Statsd;  // never Auto
+  std::unique_ptr<Collector> collector;
+  /// Why it says nothing of a target that it tracks (or does not track after track()); never empty.
+  std::function<std::string(TargetId)> why_not;
+  bool always = false;  // costs nothing: asked of every target, to compare and for what others cannot say
+};
+
+class SloLadder final : public Collector {
+ public:
+  explicit SloLadder(std::vector<SloFeed> feeds);
+
+  std::string_view name() const override { return "slo"; }
+  void track(const Target& target) override;
+  void untrack(TargetId id) override;
+  /// Latency and rate come from one feed: the first of the rule's that has latency in this tick, else the
+  /// first that has a rate. Errors come from the first that counts them.
+  void collect(Now now, ObservationTable& table) override;
+  /// The feeds' own, and one per target whose latencies differ (part "slo"). Such a latency is Degraded
+  /// unless it is the kernel's: nothing is learned from it.
+  std::vector<Degraded> degraded() const override;
+  std::vector<SignalSource> sources() const;
+
+ private:
+  struct Feed {
+    SloFeed is;
+    ObservationTable table;
+  };
+  struct State {
+    std::string name;
+    SloSource wanted = SloSource::Statsd;
+    const Feed* chosen = nullptr;  // in the last tick; null: none
+    const Feed* errors = nullptr;
+    int against = 0;           // ticks in a row that say the other thing than `disagreement`
+    std::string disagreement;  // empty: they agree, or only one speaks
+  };
+  bool wants(const State& state, const Feed& feed) const;
+  const Observation* row(const Feed& feed, TargetId id) const;
+  const Feed* choose(TargetId id, const State& state) const;
+  void compare(TargetId id, State& state);
+  std::string why_nothing(TargetId id, const State& state) const;
+
+  std::vector<std::unique_ptr<Feed>> feeds_;
+  std::unordered_map<TargetId, State> states_;
+};
+
+}  // namespace flash

@@ -1,0 +1,442 @@
+// The request probe on the running kernel: servers that take a known time, in cgroups of our own
+// (flashd-test-*), asked over loopback. Needs root.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "collectors/request_collector.h"
+#include "tests/support/cgroup_child.h"
+#include "tests/support/own_cgroup.h"
+
+namespace flash {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+void say(int fd, std::string_view text) {
+  if (::send(fd, text.data(), text.size(), MSG_NOSIGNAL) < 0) ::usleep(1000);
+}
+
+/// The next bytes that come; empty at the end.
+std::string hear(int fd) {
+  std::array<char, 4096> buffer{};
+  const ssize_t n = ::recv(fd, buffer.data(), buffer.size(), 0);
+  return n > 0 ? std::string(buffer.data(), static_cast<std::size_t>(n)) : std::string();
+}
+
+struct ServerOptions {
+  std::chrono::milliseconds takes = 20ms;
+  bool greets = false;       // speaks first
+  bool defers = false;       // TCP_DEFER_ACCEPT
+  std::size_t asks_for = 1;  // bytes of a request
+};
+
+/// Serves one connection after the other in a cgroup. Its socket is made there: that is what counts.
+class Server {
+ public:
+  Server(const OwnCgroup& cgroup, ServerOptions options)
+      : port_(free_port()), child_(cgroup.directories(), [this, options] { serve(options); }) {
+    for (int i = 0; i < 200 && !reachable(); ++i) std::this_thread::sleep_for(10ms);
+  }
+  Fd connect() const {
+    Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    const timeval patience{5, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const sockaddr_in to = loopback(port_);
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    return fd;
+  }
+
+ private:
+  static std::uint16_t free_port() {
+    const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = loopback(0);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    return ntohs(address.sin_port);
+  }
+  bool reachable() const {
+    const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in to = loopback(port_);
+    return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+  }
+  void serve(const ServerOptions& options) const {
+    const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (options.defers) ::setsockopt(listener.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &on, sizeof on);
+    const sockaddr_in at = loopback(port_);
+    if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) ::_exit(1);
+    if (::listen(listener.get(), 64) != 0) ::_exit(1);
+    for (;;) {
+      const Fd fd(::accept(listener.get(), nullptr, nullptr));
+      ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      if (options.greets) say(fd.get(), "220 hello\n");
+      std::string asked;
+      for (std::string more = hear(fd.get()); !more.empty(); more = hear(fd.get())) {
+        asked += more;
+        if (asked.size() < options.asks_for) continue;
+        std::this_thread::sleep_for(options.takes);
+        say(fd.get(), std::string(200, 'x'));
+        std::this_thread::sleep_for(2ms);
+        say(fd.get(), "the rest of it");
+        asked.clear();
+      }
+    }
+  }
+
+  std::uint16_t port_;
+  CgroupChild child_;
+};
+
+/// Both parts of an answer.
+bool answered(int fd) {
+  std::string all;
+  while (all.find("the rest of it") == std::string::npos) {
+    const std::string more = hear(fd);
+    if (more.empty()) return false;
+    all += more;
+  }
+  return true;
+}
+
+class RequestsOnThisKernel : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root to create cgroups";
+    auto layout = CgroupLayout::detect(HostRoot());
+    ASSERT_TRUE(layout) << layout.error().message();
+    layout_ = *std::move(layout);
+    if (layout_.version(CgroupController::Pressure) != CgroupVersion::V2)
+      GTEST_SKIP() << "there is no cgroup v2 hierarchy";
+    base_ = "/flashd-test-requests-" + std::to_string(::getpid());
+    auto probe = RequestProbe::open();
+    ASSERT_TRUE(probe) << probe.error().message();
+    probe_ = *std::move(probe);
+  }
+  std::string unified(const OwnCgroup& cgroup) const {
+    return layout_.directory(CgroupController::Pressure, cgroup.path());
+  }
+  std::uint64_t watch(const OwnCgroup& cgroup) {
+    const auto id = probe_->watch(unified(cgroup));
+    EXPECT_TRUE(id) << id.error().message();
+    return id.value_or(0);
+  }
+  flash_requests counts(std::uint64_t id) {
+    flash_requests found{};
+    const auto read = probe_->read([&](std::uint64_t each, const flash_requests& c) {
+      if (each == id) found = c;
+    });
+    EXPECT_TRUE(read) << read.error().message();
+    return found;
+  }
+  static LatencySlots slots(const flash_requests& c) {
+    LatencySlots all;
+    std::copy(std::begin(c.latencies), std::end(c.latencies), all.begin());
+    return all;
+  }
+  static double median_ms(const flash_requests& c) { return latency_quantile_ms(slots(c), 0.5); }
+  static double fastest_ms(const flash_requests& c) {
+    return latency_slot_begin_ms(latency_quantile_slot(slots(c), 0));
+  }
+
+  CgroupLayout layout_;
+  std::string base_;
+  std::unique_ptr<RequestProbe> probe_;
+};
+
+TEST_F(RequestsOnThisKernel, EveryRequestOfAKeptConnectionIsCountedAndTakesWhatTheServerTook) {
+  OwnCgroup cgroup(layout_, base_);
+  const std::uint64_t id = watch(cgroup);
+  Server server(cgroup, {.takes = 20ms});
+  {
+    const Fd fd = server.connect();
+    for (int i = 0; i < 10; ++i) {
+      say(fd.get(), "GET / HTTP/1.1\r\n\r\n");
+      ASSERT_TRUE(answered(fd.get()));
+      // The pause between requests is nobody's latency.
+      std::this_thread::sleep_for(30ms);
+    }
+  }
+  const flash_requests c = counts(id);
+  EXPECT_EQ(c.requests, 10u);
+  EXPECT_GE(fastest_ms(c), 20 * 15.0 / 16);
+  EXPECT_LT(median_ms(c), 40);
+}
+
+TEST_F(RequestsOnThisKernel, AnOpenConnectionOfBeforeIsFollowedToo) {
+  OwnCgroup cgroup(layout_, base_);
+  Server server(cgroup, {.takes = 20ms});
+  const Fd fd = server.connect();
+  say(fd.get(), "a");
+  ASSERT_TRUE(answered(fd.get()));
+  const std::uint64_t id = watch(cgroup);
+  for (int i = 0; i < 3; ++i) {
+    say(fd.get(), "a");
+    ASSERT_TRUE(answered(fd.get()));
+  }
+  EXPECT_EQ(counts(id).requests, 3u);
+  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+}
+
+TEST_F(RequestsOnThisKernel, ARequestInPiecesIsOneFromItsFirstByteOn) {
+  OwnCgroup cgroup(layout_, base_);
+  const std::uint64_t id = watch(cgroup);
+  Server server(cgroup, {.takes = 10ms, .asks_for = 3});
+  const Fd fd = server.connect();
+  for (const char* piece : {"a", "b", "c"}) {
+    say(fd.get(), piece);
+    std::this_thread::sleep_for(20ms);
+  }
+  ASSERT_TRUE(answered(fd.get()));
+  EXPECT_EQ(counts(id).requests, 1u);
+  EXPECT_GE(fastest_ms(counts(id)), 50 * 15.0 / 16);
+}
+
+TEST_F(RequestsOnThisKernel, AHalfClosedConnectionIsAnswered) {
+  OwnCgroup cgroup(layout_, base_);
+  const std::uint64_t id = watch(cgroup);
+  Server server(cgroup, {.takes = 20ms});
+  const Fd fd = server.connect();
+  say(fd.get(), "a");
+  ::shutdown(fd.get(), SHUT_WR);
+  ASSERT_TRUE(answered(fd.get()));
+  EXPECT_EQ(counts(id).requests, 1u);
+  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+}
+
+TEST_F(RequestsOnThisKernel, TheFirstRequestOfADeferredAcceptIsTimed) {
+  OwnCgroup cgroup(layout_, base_);
+  const std::uint64_t id = watch(cgroup);
+  Server server(cgroup, {.takes = 20ms, .defers = true});
+  for (int i = 0; i < 3; ++i) {
+    const Fd fd = server.connect();
+    say(fd.get(), "a");
+    ASSERT_TRUE(answered(fd.get()));
+  }
+  EXPECT_EQ(counts(id).requests, 3u);
+  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+}
+
+TEST_F(RequestsOnThisKernel, AGreetingIsNoAnswer) {
+  OwnCgroup cgroup(layout_, base_);
+  const std::uint64_t id = watch(cgroup);
+  Server server(cgroup, {.takes = 20ms, .greets = true});
+  const Fd fd = server.connect();
+  EXPECT_EQ(hear(fd.get()), "220 hello\n");
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(counts(id).requests, 0u);
+  say(fd.get(), "HELO");
+  ASSERT_TRUE(answered(fd.get()));
+  EXPECT_EQ(counts(id).requests, 1u);
+  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+  EXPECT_LT(median_ms(counts(id)), 45);
+}
+
+TEST_F(RequestsOnThisKernel, ATlsHandshakeIsNoRequestAndTheFirstExchangeIsNotTimed) {
+  OwnCgroup cgroup(layout_, base_);
+  const std::uint64_t id = watch(cgroup);
+  Server server(cgroup, {.takes = 20ms});
+  const Fd fd = server.connect();
+  say(fd.get(), std::string("\x16\x03\x01\x00\x05hello", 10));
+  ASSERT_TRUE(answered(fd.get()));
+  say(fd.get(), std::string("\x14\x03\x03\x00\x01\x01", 6));
+  ASSERT_TRUE(answered(fd.get()));
+  EXPECT_EQ(counts(id).requests, 0u);
+  for (int i = 0; i < 3; ++i) {
+    say(fd.get(), std::string("\x17\x03\x03\x00\x03get", 8));
+    ASSERT_TRUE(answered(fd.get()));
+  }
+  EXPECT_EQ(counts(id).requests, 3u);
+  EXPECT_EQ(counts(id).untimed, 1u);
+  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+}
+
+TEST_F(RequestsOnThisKernel, Http2IsLeftOutAndCounted) {
+  OwnCgroup cgroup(layout_, base_);
+  const std::uint64_t id = watch(cgroup);
+  Server server(cgroup, {.takes = 1ms});
+  const Fd fd = server.connect();
+  say(fd.get(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  ASSERT_TRUE(answered(fd.get()));
+  say(fd.get(), "frame");
+  ASSERT_TRUE(answered(fd.get()));
+  EXPECT_EQ(counts(id).multiplexed, 1u);
+  EXPECT_EQ(counts(id).requests, 0u);
+}
+
+TEST_F(RequestsOnThisKernel, WhatAClientInTheCgroupAsksOthersIsNotItsRequest) {
+  OwnCgroup outside(layout_, base_), inside(layout_, base_ + "-client");
+  const std::uint64_t id = watch(inside);
+  Server server(outside, {.takes = 5ms});
+  const Fd go = server.connect();
+  {
+    const CgroupChild client(inside.directories(), [&server] {
+      const Fd fd = server.connect();
+      say(fd.get(), "a");
+      answered(fd.get());
+    });
+    std::this_thread::sleep_for(200ms);
+  }
+  EXPECT_EQ(counts(id).requests, 0u);
+}
+
+TEST_F(RequestsOnThisKernel, AParentHasItsChildrensRequestsOnce) {
+  OwnCgroup parent(layout_, base_), child(layout_, base_ + "/child");
+  const std::uint64_t above = watch(parent), below = watch(child);
+  Server server(child, {.takes = 5ms});
+  const Fd fd = server.connect();
+  for (int i = 0; i < 4; ++i) {
+    say(fd.get(), "a");
+    ASSERT_TRUE(answered(fd.get()));
+  }
+  EXPECT_EQ(counts(below).requests, 4u);
+  EXPECT_EQ(counts(above).requests, 4u);
+}
+
+TEST_F(RequestsOnThisKernel, ACgroupThatIsRemovedWhileAttachedIsForgottenWithoutHarm) {
+  OwnCgroup cgroup(layout_, base_), other(layout_, base_ + "-other");
+  const std::uint64_t gone = watch(cgroup), here = watch(other);
+  cgroup.remove();
+  Server server(other, {.takes = 5ms});
+  const Fd fd = server.connect();
+  say(fd.get(), "a");
+  ASSERT_TRUE(answered(fd.get()));
+  EXPECT_EQ(counts(here).requests, 1u);
+  probe_->forget(gone);
+  EXPECT_EQ(probe_->watched(), 1u);
+  say(fd.get(), "a");
+  ASSERT_TRUE(answered(fd.get()));
+  EXPECT_EQ(counts(here).requests, 2u);
+}
+
+TEST_F(RequestsOnThisKernel, ForgottenCgroupsAreNotCounted) {
+  OwnCgroup cgroup(layout_, base_);
+  const std::uint64_t id = watch(cgroup);
+  Server server(cgroup, {.takes = 1ms});
+  const Fd fd = server.connect();
+  say(fd.get(), "a");
+  ASSERT_TRUE(answered(fd.get()));
+  probe_->forget(id);
+  EXPECT_EQ(watch(cgroup), id);
+  EXPECT_EQ(counts(id).requests, 0u);
+}
+
+/// The collector above the probe.
+class RequestSamples : public RequestsOnThisKernel {
+ protected:
+  const Observation& tick(RequestCollector& collector, const Target& target, Duration at) {
+    table_[target.id] = {};
+    collector.collect({at, {}}, table_);
+    return table_[target.id];
+  }
+  ObservationTable table_;
+};
+
+TEST_F(RequestSamples, AreLatencyAndRateOfTheTickAndMissingBeforeTheFirstRequest) {
+  OwnCgroup cgroup(layout_, base_);
+  const Target target = cgroup.target();
+  RequestCollector collector(HostRoot(), &layout_);
+  collector.track(target);
+  Server server(cgroup, {.takes = 20ms});
+  tick(collector, target, 1s);
+  EXPECT_FALSE(tick(collector, target, 2s)[Signal::RequestRate].usable());
+  EXPECT_EQ(collector.why_not(target.id), "no request has been seen on its TCP connections");
+  const Fd fd = server.connect();
+  for (int i = 0; i < 20; ++i) {
+    say(fd.get(), "a");
+    ASSERT_TRUE(answered(fd.get()));
+  }
+  const Observation busy = tick(collector, target, 4s);
+  EXPECT_EQ(busy[Signal::RequestRate].value, 10);
+  EXPECT_TRUE(busy[Signal::LatencyP99].trusted());
+  EXPECT_GE(busy[Signal::LatencyP50].value, 20 * 15.0 / 16);
+  EXPECT_GE(busy[Signal::LatencyP99].value, busy[Signal::LatencyP50].value);
+  const Observation idle = tick(collector, target, 5s);
+  EXPECT_EQ(idle[Signal::RequestRate].value, 0);
+  EXPECT_TRUE(idle[Signal::RequestRate].usable());
+  EXPECT_FALSE(idle[Signal::LatencyP99].usable());
+}
+
+TEST_F(RequestSamples, OfAVanishedCgroupAreMissing) {
+  OwnCgroup cgroup(layout_, base_);
+  const Target target = cgroup.target();
+  RequestCollector collector(HostRoot(), &layout_);
+  collector.track(target);
+  {
+    Server server(cgroup, {.takes = 1ms});
+    const Fd fd = server.connect();
+    say(fd.get(), "a");
+    ASSERT_TRUE(answered(fd.get()));
+    tick(collector, target, 1s);
+    EXPECT_TRUE(tick(collector, target, 2s)[Signal::RequestRate].usable());
+  }
+  cgroup.remove();
+  EXPECT_FALSE(tick(collector, target, 3s)[Signal::RequestRate].usable());
+}
+
+TEST_F(RequestSamples, AFullMapIsReportedAndRoomThatComesFreeIsTaken) {
+  OwnCgroup one(layout_, base_), two(layout_, base_ + "-two");
+  RequestOptions options;
+  options.probe.max_cgroups = 1;
+  RequestCollector collector(HostRoot(), &layout_, options);
+  collector.track(one.target());
+  collector.track(two.target());
+  ASSERT_EQ(collector.degraded().size(), 1u);
+  EXPECT_EQ(collector.degraded()[0].reason, "1 target: beyond the map's 1 entries");
+  EXPECT_EQ(collector.why_not(two.target().id), "beyond the map's 1 entries");
+  collector.untrack(one.target().id);
+  tick(collector, two.target(), 1s);
+  EXPECT_TRUE(collector.degraded().empty());
+}
+
+TEST_F(RequestSamples, OfACgroupOfV1HierarchiesAloneAreMissingWithTheReason) {
+  Target target;
+  target.id = {TargetKind::Cgroup, 4242};
+  target.cgroup = "/flashd-test-nowhere";
+  RequestCollector collector(HostRoot(), &layout_);
+  collector.track(target);
+  EXPECT_THAT(collector.why_not(target.id), HasSubstr("v1 hierarchies alone"));
+}
+
+TEST_F(RequestSamples, WithoutCapabilitiesItSaysSo) {
+  OwnCgroup cgroup(layout_, base_);
+  const Target target = cgroup.target();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(2);
+    RequestCollector collector(HostRoot(), &layout_);
+    collector.track(target);
+    const bool said = collector.why_not(target.id).find("not permitted (CAP_BPF and CAP_NET_ADMIN") == 0;
+    ::_exit(said ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace flash
