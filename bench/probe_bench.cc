@@ -365,7 +365,7 @@ Result<ordered_json> measure_latency(const Bench& bench) {
   }));
   LatencySlots slots;
   std::copy(std::begin(counts.latencies), std::end(counts.latencies), slots.begin());
-  ordered_json result;
+  ordered_json result{{"latency_p50_error_pct", 0.0}, {"latency_p99_error_pct", 0.0}};  // their order
   for (const auto& [name, q] : {std::pair{"p50", 0.50}, std::pair{"p99", 0.99}}) {
     const double seen = latency_quantile_ms(slots, q), told = client["latency_ms"][name].get<double>();
     result["latency_" + std::string(name) + "_error_pct"] = 100 * std::abs(seen - told) / told;

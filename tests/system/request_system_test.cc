@@ -14,6 +14,8 @@
 #include <thread>
 
 #include "collectors/request_collector.h"
+#include "collectors/slo_ladder.h"
+#include "collectors/statsd_collector.h"
 #include "tests/support/cgroup_child.h"
 #include "tests/support/own_cgroup.h"
 
@@ -23,13 +25,27 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
+/// 127.0.0.1 or ::1.
+struct Loopback {
+  Loopback(int family, std::uint16_t port) {
+    if (family == AF_INET6) {
+      auto& in6 = reinterpret_cast<sockaddr_in6&>(storage);
+      in6.sin6_addr = in6addr_loopback;
+      size = sizeof in6;
+    } else {
+      auto& in = reinterpret_cast<sockaddr_in&>(storage);
+      in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      size = sizeof in;
+    }
+    storage.ss_family = static_cast<sa_family_t>(family);
+    port_field() = htons(port);
+  }
+  // At the same place for both.
+  in_port_t& port_field() { return reinterpret_cast<sockaddr_in&>(storage).sin_port; }
+  sockaddr* raw() { return reinterpret_cast<sockaddr*>(&storage); }
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+};
 
 void say(int fd, std::string_view text) {
   if (::send(fd, text.data(), text.size(), MSG_NOSIGNAL) < 0) ::usleep(1000);
@@ -43,6 +59,7 @@ std::string hear(int fd) {
 }
 
 struct ServerOptions {
+  int family = AF_INET;
   std::chrono::milliseconds takes = 20ms;
   bool greets = false;       // speaks first
   bool defers = false;       // TCP_DEFER_ACCEPT
@@ -53,41 +70,42 @@ struct ServerOptions {
 class Server {
  public:
   Server(const OwnCgroup& cgroup, ServerOptions options)
-      : port_(free_port()), child_(cgroup.directories(), [this, options] { serve(options); }) {
+      : family_(options.family),
+        port_(free_port(options.family)),
+        child_(cgroup.directories(), [this, options] { serve(options); }) {
     for (int i = 0; i < 200 && !reachable(); ++i) std::this_thread::sleep_for(10ms);
   }
   Fd connect() const {
-    Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Fd fd(::socket(family_, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1;
     ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const timeval patience{5, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    const sockaddr_in to = loopback(port_);
-    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    Loopback to(family_, port_);
+    EXPECT_EQ(::connect(fd.get(), to.raw(), to.size), 0);
     return fd;
   }
 
  private:
-  static std::uint16_t free_port() {
-    const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address = loopback(0);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    return ntohs(address.sin_port);
+  static std::uint16_t free_port(int family) {
+    const Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Loopback address(family, 0);
+    EXPECT_EQ(::bind(fd.get(), address.raw(), address.size), 0);
+    EXPECT_EQ(::getsockname(fd.get(), address.raw(), &address.size), 0);
+    return ntohs(address.port_field());
   }
   bool reachable() const {
-    const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const sockaddr_in to = loopback(port_);
-    return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+    const Fd fd(::socket(family_, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Loopback to(family_, port_);
+    return ::connect(fd.get(), to.raw(), to.size) == 0;
   }
   void serve(const ServerOptions& options) const {
-    const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const Fd listener(::socket(family_, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1;
     ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (options.defers) ::setsockopt(listener.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &on, sizeof on);
-    const sockaddr_in at = loopback(port_);
-    if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) ::_exit(1);
+    Loopback at(family_, port_);
+    if (::bind(listener.get(), at.raw(), at.size) != 0) ::_exit(1);
     if (::listen(listener.get(), 64) != 0) ::_exit(1);
     for (;;) {
       const Fd fd(::accept(listener.get(), nullptr, nullptr));
@@ -106,6 +124,7 @@ class Server {
     }
   }
 
+  int family_;
   std::uint16_t port_;
   CgroupChild child_;
 };
@@ -197,6 +216,23 @@ TEST_F(RequestsOnThisKernel, AnOpenConnectionOfBeforeIsFollowedToo) {
     ASSERT_TRUE(answered(fd.get()));
   }
   EXPECT_EQ(counts(id).requests, 3u);
+  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+}
+
+TEST_F(RequestsOnThisKernel, Ipv6IsMeasuredAsIpv4Is) {
+  OwnCgroup cgroup(layout_, base_);
+  Server server(cgroup, {.family = AF_INET6, .takes = 20ms});
+  const Fd before = server.connect();
+  say(before.get(), "a");
+  ASSERT_TRUE(answered(before.get()));
+  const std::uint64_t id = watch(cgroup);
+  say(before.get(), "a");
+  ASSERT_TRUE(answered(before.get()));
+  ::shutdown(before.get(), SHUT_RDWR);
+  const Fd fd = server.connect();
+  say(fd.get(), "a");
+  ASSERT_TRUE(answered(fd.get()));
+  EXPECT_EQ(counts(id).requests, 2u);
   EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
 }
 
@@ -418,6 +454,39 @@ TEST_F(RequestSamples, OfACgroupOfV1HierarchiesAloneAreMissingWithTheReason) {
   RequestCollector collector(HostRoot(), &layout_);
   collector.track(target);
   EXPECT_THAT(collector.why_not(target.id), HasSubstr("v1 hierarchies alone"));
+}
+
+TEST_F(RequestSamples, OfAnApplicationThatLiesContradictItAndTheLiarIsNamed) {
+  OwnCgroup cgroup(layout_, base_);
+  Target target = cgroup.target();
+  target.name = target.application = "liar";
+  target.slo_source = SloSource::Auto;
+  auto statsd = StatsdCollector::open({});
+  ASSERT_TRUE(statsd);
+  StatsdCollector* says = statsd->get();
+  const auto silent = [](TargetId) { return "silent"; };
+  std::vector<SloFeed> feeds;
+  feeds.push_back({SloSource::Statsd, *std::move(statsd), silent, true});
+  feeds.push_back({SloSource::Kernel, std::make_unique<RequestCollector>(HostRoot(), &layout_), silent});
+  SloLadder ladder(std::move(feeds));
+  ladder.track(target);
+  Server server(cgroup, {.takes = 50ms});
+  const Fd fd = server.connect();
+  const Observation& seen = table_[target.id];
+  for (int second = 1; second <= 6; ++second) {
+    EXPECT_TRUE(ladder.degraded().empty()) << "named before the fifth tick";
+    say(fd.get(), "a");
+    ASSERT_TRUE(answered(fd.get()));
+    says->ingest("request_latency:1|ms|#app:liar");
+    ladder.collect({std::chrono::seconds(second), {}}, table_);
+    if (!ladder.degraded().empty()) break;
+  }
+  ASSERT_EQ(ladder.degraded().size(), 1u);
+  EXPECT_EQ(ladder.degraded()[0].target, "liar");
+  EXPECT_THAT(ladder.degraded()[0].reason,
+              HasSubstr("liar: statsd says latency.p50 is 1.0 ms, the kernel sees 5"));
+  EXPECT_EQ(seen[Signal::LatencyP50].validity, Validity::Degraded);
+  EXPECT_THAT(ladder.sources()[0].reason, HasSubstr("the kernel contradicts it"));
 }
 
 TEST_F(RequestSamples, WithoutCapabilitiesItSaysSo) {

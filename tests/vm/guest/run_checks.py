@@ -16,8 +16,9 @@ import traceback
 
 import checks
 
-MODULES = ("rig_checks", "throttle_checks", "package_checks", "capture_checks", "control_checks", "safety_checks",
-           "fault_checks", "physical_checks", "learner_checks", "learning_physical_checks", "remove_checks")
+MODULES = ("rig_checks", "throttle_checks", "package_checks", "capture_checks", "control_checks", "request_checks",
+           "safety_checks", "fault_checks", "physical_checks", "learner_checks", "learning_physical_checks",
+           "remove_checks")
 
 
 class TooSlow(Exception):

@@ -4,6 +4,8 @@
   work.py encode LOAD_FILE    closed loop: frames as fast as the CPU computes them; LOAD_FILE holds
                               rounds of computation per frame; writes frames per second to
                               LOAD_FILE.rate each half second, counts frames by StatsD, ten times a second
+  work.py lie PORT            serves one connection after the other on loopback: answers each request after
+                              50 ms, and tells StatsD that it took 1 ms
 """
 
 import os
@@ -79,5 +81,17 @@ def encode(path: str) -> None:
             rounds = int((load(path) or [rounds])[0])
 
 
+def lie(port: str) -> None:
+    statsd = Statsd()
+    with socket.create_server(("127.0.0.1", int(port))) as listener:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                while connection.recv(4096):
+                    time.sleep(0.05)
+                    statsd.send("request_latency:1|ms|#app:liar")
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
 if __name__ == "__main__":
-    {"burn": burn, "encode": encode}[sys.argv[1]](*sys.argv[2:])
+    {"burn": burn, "encode": encode, "lie": lie}[sys.argv[1]](*sys.argv[2:])
