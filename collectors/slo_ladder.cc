@@ -10,6 +10,7 @@
 namespace flash {
 namespace {
 
+constexpr Signal kLatency[] = {Signal::LatencyP50, Signal::LatencyP99};
 constexpr Signal kLatencyAndRate[] = {Signal::LatencyP50, Signal::LatencyP99, Signal::RequestRate};
 
 /// What an application times is a part of what its client waits for: differences below both are none.
@@ -126,7 +127,7 @@ void SloLadder::collect(Now now, ObservationTable& table) {
     out->second[Signal::ErrorRate] =
         state.errors ? (*row(*state.errors, id))[Signal::ErrorRate] : Sample::missing();
     if (state.disagreement.empty() || !state.chosen || state.chosen->is.source == SloSource::Kernel) continue;
-    for (const Signal s : {Signal::LatencyP50, Signal::LatencyP99})
+    for (const Signal s : kLatency)
       if (Sample& sample = out->second[s]; sample.trusted()) sample.validity = Validity::Degraded;
   }
 }
@@ -167,12 +168,14 @@ std::vector<SignalSource> SloLadder::sources() const {
         reason += (reason.empty() ? "" : "; ") + std::string(to_string(better->is.source)) + ": " +
                   better->is.why_not(id);
       }
+    std::string of_latency = reason;
     if (!state.disagreement.empty()) {
       const bool kernel = state.chosen && state.chosen->is.source == SloSource::Kernel;
-      reason += (reason.empty() ? "" : "; ") +
-                std::string(kernel ? "what the application says" : "the kernel") + " contradicts it";
+      of_latency += (reason.empty() ? "" : "; ") +
+                    std::string(kernel ? "what the application says" : "the kernel") + " contradicts it";
     }
-    for (const Signal s : kLatencyAndRate) ++rows[{s, place(state.chosen), reason}];
+    for (const Signal s : kLatency) ++rows[{s, place(state.chosen), of_latency}];
+    ++rows[{Signal::RequestRate, place(state.chosen), reason}];
     ++rows[{Signal::ErrorRate, place(state.errors),
             state.errors ? std::string() : "only the application can say it, and it does not"}];
   }

@@ -27,6 +27,7 @@ TEST(WaitQuantile, LiesWithinTheSlotThatHoldsIt) {
   EXPECT_GE(wait_quantile(waits, 0.5), static_cast<double>(wait_slot_begin(8)));
   EXPECT_LE(wait_quantile(waits, 0.99), static_cast<double>(wait_slot_begin(9)));
   EXPECT_GT(wait_quantile(waits, 0.999), static_cast<double>(wait_slot_begin(40)));
+  EXPECT_LE(wait_quantile(waits, 0.999), static_cast<double>(wait_slot_begin(41)));
 }
 
 TEST(WaitQuantile, OfNoWaitIsZero) {

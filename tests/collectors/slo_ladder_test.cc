@@ -126,6 +126,7 @@ TEST_F(SloLadderTest, AnApplicationThatLiesIsNamedAndNothingIsLearnedFromItsWord
   EXPECT_EQ(said.target, "web");
   EXPECT_EQ(said.reason, "web: statsd says latency.p99 is 1.0 ms, the kernel sees 55 ms");
   EXPECT_THAT(source(Signal::LatencyP99).reason, HasSubstr("the kernel contradicts it"));
+  EXPECT_EQ(source(Signal::RequestRate).reason, "");
   // Said once: other figures are no other line in the journal.
   kernel_->latency(60, 70);
   tick(10);
