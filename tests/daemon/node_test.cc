@@ -172,6 +172,31 @@ TEST_F(NodeTest, AReloadKeepsTheAgentAndChangesItsRule) {
   EXPECT_TRUE(node->loop().agents().empty());
 }
 
+TEST_F(NodeTest, TheRuleSaysWhoIsAskedForLatencyAndAReloadChangesIt) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  const auto asking = [](SloSource source) {
+    DaemonConfig c = config();
+    Rule rule = *c.rules[0];
+    rule.slo.source = source;
+    c.rules = {std::make_shared<const Rule>(rule)};
+    return c;
+  };
+  const auto why_no_latency = [this] {
+    for (const SignalSource& row : node->sources())
+      if (row.signal == Signal::LatencyP99) return row.source + ", " + row.reason;
+    return std::string("no row");
+  };
+  ASSERT_NO_FATAL_FAILURE(open(host, asking(SloSource::Statsd)));
+  second(host, {"web"});
+  EXPECT_EQ(why_no_latency(), "none, statsd: the application says nothing");
+  node->reconfigure(now, asking(SloSource::Kernel));
+  second(host, {"web"});
+  EXPECT_EQ(why_no_latency(), "none, kernel: not the running machine");
+  node->reconfigure(now, asking(SloSource::Auto));
+  second(host, {"web"});
+  EXPECT_EQ(why_no_latency(), "none, statsd: the application says nothing; kernel: not the running machine");
+}
+
 TEST_F(NodeTest, ASecondDaemonDoesNotGetTheLedger) {
   FakeHost host = host_with({busy_cgroup("web")});
   ASSERT_NO_FATAL_FAILURE(open(host, config()));
