@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -31,6 +32,21 @@ struct Place {
 };
 using Places = std::map<std::string, Place, std::less<>>;  // JSON pointer -> where it is written
 
+/// A message must stay one readable line, whatever a key is called: control characters as JSON writes them.
+std::string on_one_line(std::string_view pointer) {
+  std::string out;
+  for (const char c : pointer) {
+    if (const auto byte = static_cast<unsigned char>(c); byte >= 0x20 && byte != 0x7f) {
+      out += c;
+      continue;
+    }
+    char code[8];
+    std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
+    out += code;
+  }
+  return out;
+}
+
 class Errors {
  public:
   explicit Errors(const std::vector<ConfigText>& texts) : texts_(texts) {}
@@ -38,7 +54,7 @@ class Errors {
   void add(Place place, const std::string& pointer, std::string_view what) {
     if (found_.size() >= kMaxCollected) return;
     std::string line = texts_[place.file].name + ":" + std::to_string(place.line) + ": ";
-    if (!pointer.empty()) line += pointer + ": ";
+    if (!pointer.empty()) line += on_one_line(pointer) + ": ";
     found_.push_back({place, line.append(what)});
   }
   bool empty() const { return found_.empty(); }

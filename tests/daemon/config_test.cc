@@ -193,6 +193,7 @@ const Wrong kWrong[] = {
      R"({"rules": {"web": {"select": {"unit": "w"}, "min_cores": 1}}})",
      {"flashd.json:1: /rules/web/min_cores: unknown key (did you mean \"/rules/web/cpu/min_cores\"?)"}},
     {"KeyThatResemblesNothing", R"({"colour": 1})", {"flashd.json:1: /colour: unknown key"}},
+    {"AKeyThatIsNoLine", R"({"a\n\u001b[2J": 1})", {"flashd.json:1: /a\\u000a\\u001b[2J: unknown key"}},
     {"TextForANumber",
      "{\n\"period_s\": \"2\"}",
      {"flashd.json:2: /period_s: expected a number, got the text \"2\"; write it without quotes"}},
