@@ -7,11 +7,12 @@ IPS is missing in this guest, so the reward is SLO preservation and the price of
 
 import dataclasses
 import math
+import sqlite3
 import time
 
 import flashd
 import learner_checks
-from checks import check, eventually, output, require, write
+from checks import SHARE, check, eventually, output, require, write
 from physical_checks import CPU, POLICY, encoder_alone, rate
 from rig_checks import FREQUENCIES_KHZ
 
@@ -140,6 +141,13 @@ def learn(path: str) -> dict:
         time.sleep(2)
 
 
+def keep_trajectories() -> None:
+    """What the learner learned from, for whoever wants to know why: trajectories.sqlite on the share."""
+    with (sqlite3.connect("/var/lib/flash-learner/trajectories.sqlite") as store,
+          sqlite3.connect(SHARE / "trajectories.sqlite") as copy):
+        store.backup(copy)
+
+
 def story(agent: dict) -> str:
     """Stages in order with the seconds from the first one; what the next one waits for, and what the learner does."""
     first = agent["Stages"][0][1]
@@ -173,6 +181,7 @@ def nearer_than_miad():
             "window_episodes": 3}))
         agent = learn(path)
         learned = observe(path, TICKS, 0)
+        keep_trajectories()
 
         # The best fixed frequency once more: a host that has become slower meanwhile counts for all three.
         flashd.configure(settings(slo, "observe", **judged))

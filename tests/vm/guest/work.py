@@ -2,15 +2,17 @@
 
   work.py burn LOAD_FILE      LOAD_FILE holds "CORES MIB": a duty cycle and resident memory
   work.py encode LOAD_FILE    closed loop: frames as fast as the CPU computes them; LOAD_FILE holds
-                              rounds of computation per frame; writes frames per second to
-                              LOAD_FILE.rate each half second, counts frames by StatsD, ten times a second
+                              rounds of computation per frame (class Pace); writes frames per second to
+                              LOAD_FILE.rate each half second, counts frames by StatsD, fifty times a second
   work.py lie PORT            serves one connection after the other on loopback: answers each request after
                               50 ms, and tells StatsD that it took 1 ms
 """
 
+import collections
 import os
 import pathlib
 import socket
+import statistics
 import sys
 import time
 
@@ -60,18 +62,49 @@ def burn(path: str) -> None:
         time.sleep(max(0.0, 0.05 - (time.monotonic() - began)))
 
 
+class Pace:
+    """How much a chunk of computing is worth, in rounds: the median time of the last chunks, which is the time that one
+    takes while the processor runs, in units of NOMINAL_S for CHUNK rounds.
+
+    So work is worth the time that the processor was given. A host that translates slower for some seconds (its other
+    thread is busy, its clock is lower) changes nothing; one that gives the processor less time does, and that is what a
+    lower frequency is here."""
+    CHUNK = 100  # rounds: some 0.2 ms, where 1 GHz gives 4 ms in each 20 ms
+    NOMINAL_S = 0.0002
+    LAST = 400  # chunks
+
+    def __init__(self):
+        self._times = collections.deque(maxlen=self.LAST)
+        self._worth, self._fresh = 0.0, 0
+
+    def chunk(self) -> float:
+        began = time.perf_counter()
+        compute(self.CHUNK)
+        self._times.append(time.perf_counter() - began)
+        self._fresh -= 1
+        if self._fresh < 0:
+            self._worth = self.CHUNK * statistics.median(self._times) / self.NOMINAL_S
+            self._fresh = min(len(self._times), 50)
+        return self._worth
+
+
 def encode(path: str) -> None:
     statsd = Statsd()
+    pace = Pace()
+    done = 0.0  # rounds of the frame
     frames, since = 0, time.monotonic()
     uncounted, counted = 0, since
     rounds = int((load(path) or [2000])[0])
     while True:
-        compute(rounds)
-        frames += 1
-        uncounted += 1
+        done += pace.chunk()
+        while done >= rounds:
+            done -= rounds
+            frames += 1
+            uncounted += 1
         now = time.monotonic()
-        # As StatsD clients do, several at once: a datagram wakes the daemon.
-        if now - counted >= 0.1:
+        # As StatsD clients do, several at once: a datagram wakes the daemon. But not at a pace that a tick notices:
+        # of datagrams 0.1 s apart, ticks of 0.25 s get two or three.
+        if uncounted and now - counted >= 0.02:
             statsd.send(f"encoder.requests:{uncounted}|c|#app:encoder")
             uncounted, counted = 0, now
         if now - since >= 0.5:
