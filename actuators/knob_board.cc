@@ -349,30 +349,37 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
 }
 
 /// CPUs went offline or came online, and the policies that we wrote and still see are as we left them: no
-/// foreign write. One that the ledger has no original of ends our turn: the next write takes all anew.
+/// foreign write. One that came gets what the others have. One that the ledger has no original of ends our
+/// turn: the next write takes all anew.
 bool KnobBoard::only_policies_moved(Knob& knob, KnobView& view, const KnobReading& reading, Now now) {
   const LedgerEntry* e = ledger_.find(knob.ledger_id);
   if (!e || knob.ref.kind != KnobKind::CpuFrequency) return false;
-  bool unknown = false, moved = false;
+  bool unknown = false, came = false, went = false;
   for (const auto& [policy, line] : lines_of(reading.raw)) {
     const auto ours = find_line(knob.ours_raw, policy);
     if (!ours.empty() && ours != line) return false;
-    moved |= ours.empty();
+    came |= ours.empty();
     unknown |= find_line(e->raw, policy).empty();
   }
-  for (const auto& [policy, line] : lines_of(knob.ours_raw)) moved |= find_line(reading.raw, policy).empty();
-  if (!moved) return false;
+  for (const auto& [policy, line] : lines_of(knob.ours_raw)) went |= find_line(reading.raw, policy).empty();
+  if (!came && !went) return false;
   if (unknown) {
     put_back({*e});
     return true;
   }
   // Whatever a policy came back with is nobody's opinion; until we write again anything may be ours.
-  LedgerIntent intent{knob.ledger_id, &knob.ref, e->original, e->raw, reading.value};
-  note_ledger(ledger_.begin(now, std::span(&intent, 1)));
-  knob.ours = reading.value;
-  knob.ours_mode = reading.mode;
-  knob.ours_raw = reading.raw;
-  view.current = Sample::good(reading.value);
+  LedgerIntent intent{knob.ledger_id, &knob.ref, e->original, e->raw, knob.ours};
+  const auto announced = ledger_.begin(now, std::span(&intent, 1));
+  note_ledger(announced);
+  KnobReading in_force = reading;
+  if (came && announced && knob.driver->write(knob.ref, knob.ours)) {
+    ++view.writes;
+    if (auto after = knob.driver->read(knob.ref)) in_force = *std::move(after);
+  }
+  knob.ours = in_force.value;
+  knob.ours_mode = in_force.mode;
+  knob.ours_raw = in_force.raw;
+  view.current = Sample::good(in_force.value);
   return true;
 }
 

@@ -638,7 +638,16 @@ TEST_F(CpuSetBoard, ACpuThatGoesOfflineAndComesBackIsNoForeignWriteAndIsRestored
   EXPECT_EQ(set(1, 2.2e6), WriteStatus::Written);
   EXPECT_FALSE(board.restore_all().complete()) << "the offline one still has our values";
   online(1);
+  ASSERT_EQ(set(1.5, 2.2e6), WriteStatus::Written);
+  offline(1);
   board.observe(at(2));
+  ASSERT_EQ(set(2, 2.4e6), WriteStatus::Written);
+  online(1);
+  board.observe(at(3));
+  EXPECT_EQ(limit(1), "2400000") << "as the others";
+  EXPECT_EQ(lease(), LeaseState::Ours);
+  board.observe(at(4));
+  EXPECT_EQ(lease(), LeaseState::Ours);
   EXPECT_TRUE(board.restore_all().complete());
   EXPECT_EQ(limit(0) + limit(0, "min"), "30000001000000");
   EXPECT_EQ(limit(1) + limit(1, "min"), "30000001000000");

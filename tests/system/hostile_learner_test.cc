@@ -28,6 +28,7 @@
 #include "link/seqpacket.h"
 #include "policy/observation_space.h"
 #include "tests/support/private_bus.h"
+#include "tests/support/unprivileged.h"
 
 namespace flash {
 namespace {
@@ -436,19 +437,12 @@ TEST_F(HostileLearner, AnotherUserIsRefused) {
   // The file's mode keeps others away; this is for where somebody has opened it.
   ASSERT_EQ(chmod(bus_->folder().c_str(), 0755), 0);
   ASSERT_EQ(chmod(socket_.c_str(), 0777), 0);
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    if (setgid(65534) != 0 || setuid(65534) != 0) _exit(3);
+  EXPECT_TRUE(holds_unprivileged([this] {
     auto c = link::Connection::connect(socket_);
-    if (!c) _exit(2);
+    if (!c) return false;
     (void)c->send(link::encode(Up(link::HelloUp{"nobody", "", 1})));
-    _exit(closed(*c) ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+    return closed(*c);
+  }));
   EXPECT_EQ(learner(), "refused: uid 65534 is not root");
   EXPECT_EQ(counter("connections"), 0u);
   EXPECT_EQ(counter("refused_peers"), 1u);

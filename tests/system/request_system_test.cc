@@ -18,6 +18,7 @@
 #include "collectors/statsd_collector.h"
 #include "tests/support/cgroup_child.h"
 #include "tests/support/own_cgroup.h"
+#include "tests/support/unprivileged.h"
 
 namespace flash {
 namespace {
@@ -140,6 +141,17 @@ bool answered(int fd) {
   return true;
 }
 
+/// Where the slot begins that a latency of so many milliseconds falls into, at the lowest.
+constexpr double slot_of(double ms) {
+  return ms * 15 / 16;
+}
+
+/// A request and its whole answer.
+void ask(const Fd& fd, std::string_view request = "a") {
+  say(fd.get(), request);
+  EXPECT_TRUE(answered(fd.get()));
+}
+
 class RequestsOnThisKernel : public testing::Test {
  protected:
   void SetUp() override {
@@ -154,6 +166,14 @@ class RequestsOnThisKernel : public testing::Test {
     ASSERT_TRUE(probe) << probe.error().message();
     probe_ = *std::move(probe);
   }
+  /// A watched cgroup with a server in it.
+  struct Watched {
+    Watched(RequestsOnThisKernel& test, ServerOptions options)
+        : cgroup(test.layout_, test.base_), id(test.watch(cgroup)), server(cgroup, options) {}
+    OwnCgroup cgroup;
+    std::uint64_t id;
+    Server server;
+  };
   std::string unified(const OwnCgroup& cgroup) const {
     return layout_.directory(CgroupController::Pressure, cgroup.path());
   }
@@ -186,21 +206,18 @@ class RequestsOnThisKernel : public testing::Test {
 };
 
 TEST_F(RequestsOnThisKernel, EveryRequestOfAKeptConnectionIsCountedAndTakesWhatTheServerTook) {
-  OwnCgroup cgroup(layout_, base_);
-  const std::uint64_t id = watch(cgroup);
-  Server server(cgroup, {.takes = 20ms});
+  const Watched w(*this, {.takes = 20ms});
   {
-    const Fd fd = server.connect();
+    const Fd fd = w.server.connect();
     for (int i = 0; i < 10; ++i) {
-      say(fd.get(), "GET / HTTP/1.1\r\n\r\n");
-      ASSERT_TRUE(answered(fd.get()));
+      ask(fd, "GET / HTTP/1.1\r\n\r\n");
       // The pause between requests is nobody's latency.
       std::this_thread::sleep_for(30ms);
     }
   }
-  const flash_requests c = counts(id);
+  const flash_requests c = counts(w.id);
   EXPECT_EQ(c.requests, 10u);
-  EXPECT_GE(fastest_ms(c), 20 * 15.0 / 16);
+  EXPECT_GE(fastest_ms(c), slot_of(20));
   EXPECT_LT(median_ms(c), 40);
 }
 
@@ -208,118 +225,90 @@ TEST_F(RequestsOnThisKernel, AnOpenConnectionOfBeforeIsFollowedToo) {
   OwnCgroup cgroup(layout_, base_);
   Server server(cgroup, {.takes = 20ms});
   const Fd fd = server.connect();
-  say(fd.get(), "a");
-  ASSERT_TRUE(answered(fd.get()));
+  ask(fd);
   const std::uint64_t id = watch(cgroup);
-  for (int i = 0; i < 3; ++i) {
-    say(fd.get(), "a");
-    ASSERT_TRUE(answered(fd.get()));
-  }
+  for (int i = 0; i < 3; ++i) ask(fd);
   EXPECT_EQ(counts(id).requests, 3u);
-  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+  EXPECT_GE(fastest_ms(counts(id)), slot_of(20));
 }
 
 TEST_F(RequestsOnThisKernel, Ipv6IsMeasuredAsIpv4Is) {
   OwnCgroup cgroup(layout_, base_);
   Server server(cgroup, {.family = AF_INET6, .takes = 20ms});
   const Fd before = server.connect();
-  say(before.get(), "a");
-  ASSERT_TRUE(answered(before.get()));
+  ask(before);
   const std::uint64_t id = watch(cgroup);
-  say(before.get(), "a");
-  ASSERT_TRUE(answered(before.get()));
+  ask(before);
   ::shutdown(before.get(), SHUT_RDWR);
   const Fd fd = server.connect();
-  say(fd.get(), "a");
-  ASSERT_TRUE(answered(fd.get()));
+  ask(fd);
   EXPECT_EQ(counts(id).requests, 2u);
-  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+  EXPECT_GE(fastest_ms(counts(id)), slot_of(20));
 }
 
 TEST_F(RequestsOnThisKernel, ARequestInPiecesIsOneFromItsFirstByteOn) {
-  OwnCgroup cgroup(layout_, base_);
-  const std::uint64_t id = watch(cgroup);
-  Server server(cgroup, {.takes = 10ms, .asks_for = 3});
-  const Fd fd = server.connect();
+  const Watched w(*this, {.takes = 10ms, .asks_for = 3});
+  const Fd fd = w.server.connect();
   for (const char* piece : {"a", "b", "c"}) {
     say(fd.get(), piece);
     std::this_thread::sleep_for(20ms);
   }
   ASSERT_TRUE(answered(fd.get()));
-  EXPECT_EQ(counts(id).requests, 1u);
-  EXPECT_GE(fastest_ms(counts(id)), 50 * 15.0 / 16);
+  EXPECT_EQ(counts(w.id).requests, 1u);
+  EXPECT_GE(fastest_ms(counts(w.id)), slot_of(50));
 }
 
 TEST_F(RequestsOnThisKernel, AHalfClosedConnectionIsAnswered) {
-  OwnCgroup cgroup(layout_, base_);
-  const std::uint64_t id = watch(cgroup);
-  Server server(cgroup, {.takes = 20ms});
-  const Fd fd = server.connect();
+  const Watched w(*this, {.takes = 20ms});
+  const Fd fd = w.server.connect();
   say(fd.get(), "a");
   ::shutdown(fd.get(), SHUT_WR);
   ASSERT_TRUE(answered(fd.get()));
-  EXPECT_EQ(counts(id).requests, 1u);
-  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+  EXPECT_EQ(counts(w.id).requests, 1u);
+  EXPECT_GE(fastest_ms(counts(w.id)), slot_of(20));
 }
 
 TEST_F(RequestsOnThisKernel, TheFirstRequestOfADeferredAcceptIsTimed) {
-  OwnCgroup cgroup(layout_, base_);
-  const std::uint64_t id = watch(cgroup);
-  Server server(cgroup, {.takes = 20ms, .defers = true});
+  const Watched w(*this, {.takes = 20ms, .defers = true});
   for (int i = 0; i < 3; ++i) {
-    const Fd fd = server.connect();
-    say(fd.get(), "a");
-    ASSERT_TRUE(answered(fd.get()));
+    const Fd fd = w.server.connect();
+    ask(fd);
   }
-  EXPECT_EQ(counts(id).requests, 3u);
-  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+  EXPECT_EQ(counts(w.id).requests, 3u);
+  EXPECT_GE(fastest_ms(counts(w.id)), slot_of(20));
 }
 
 TEST_F(RequestsOnThisKernel, AGreetingIsNoAnswer) {
-  OwnCgroup cgroup(layout_, base_);
-  const std::uint64_t id = watch(cgroup);
-  Server server(cgroup, {.takes = 20ms, .greets = true});
-  const Fd fd = server.connect();
+  const Watched w(*this, {.takes = 20ms, .greets = true});
+  const Fd fd = w.server.connect();
   EXPECT_EQ(hear(fd.get()), "220 hello\n");
   std::this_thread::sleep_for(50ms);
-  EXPECT_EQ(counts(id).requests, 0u);
-  say(fd.get(), "HELO");
-  ASSERT_TRUE(answered(fd.get()));
-  EXPECT_EQ(counts(id).requests, 1u);
-  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
-  EXPECT_LT(median_ms(counts(id)), 45);
+  EXPECT_EQ(counts(w.id).requests, 0u);
+  ask(fd, "HELO");
+  EXPECT_EQ(counts(w.id).requests, 1u);
+  EXPECT_GE(fastest_ms(counts(w.id)), slot_of(20));
+  EXPECT_LT(median_ms(counts(w.id)), 45);
 }
 
 TEST_F(RequestsOnThisKernel, ATlsHandshakeIsNoRequestAndTheFirstExchangeIsNotTimed) {
-  OwnCgroup cgroup(layout_, base_);
-  const std::uint64_t id = watch(cgroup);
-  Server server(cgroup, {.takes = 20ms});
-  const Fd fd = server.connect();
-  say(fd.get(), std::string("\x16\x03\x01\x00\x05hello", 10));
-  ASSERT_TRUE(answered(fd.get()));
-  say(fd.get(), std::string("\x14\x03\x03\x00\x01\x01", 6));
-  ASSERT_TRUE(answered(fd.get()));
-  EXPECT_EQ(counts(id).requests, 0u);
-  for (int i = 0; i < 3; ++i) {
-    say(fd.get(), std::string("\x17\x03\x03\x00\x03get", 8));
-    ASSERT_TRUE(answered(fd.get()));
-  }
-  EXPECT_EQ(counts(id).requests, 3u);
-  EXPECT_EQ(counts(id).untimed, 1u);
-  EXPECT_GE(fastest_ms(counts(id)), 20 * 15.0 / 16);
+  const Watched w(*this, {.takes = 20ms});
+  const Fd fd = w.server.connect();
+  ask(fd, std::string("\x16\x03\x01\x00\x05hello", 10));
+  ask(fd, std::string("\x14\x03\x03\x00\x01\x01", 6));
+  EXPECT_EQ(counts(w.id).requests, 0u);
+  for (int i = 0; i < 3; ++i) ask(fd, std::string("\x17\x03\x03\x00\x03get", 8));
+  EXPECT_EQ(counts(w.id).requests, 3u);
+  EXPECT_EQ(counts(w.id).untimed, 1u);
+  EXPECT_GE(fastest_ms(counts(w.id)), slot_of(20));
 }
 
 TEST_F(RequestsOnThisKernel, Http2IsLeftOutAndCounted) {
-  OwnCgroup cgroup(layout_, base_);
-  const std::uint64_t id = watch(cgroup);
-  Server server(cgroup, {.takes = 1ms});
-  const Fd fd = server.connect();
-  say(fd.get(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-  ASSERT_TRUE(answered(fd.get()));
-  say(fd.get(), "frame");
-  ASSERT_TRUE(answered(fd.get()));
-  EXPECT_EQ(counts(id).multiplexed, 1u);
-  EXPECT_EQ(counts(id).requests, 0u);
+  const Watched w(*this, {.takes = 1ms});
+  const Fd fd = w.server.connect();
+  ask(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  ask(fd, "frame");
+  EXPECT_EQ(counts(w.id).multiplexed, 1u);
+  EXPECT_EQ(counts(w.id).requests, 0u);
 }
 
 TEST_F(RequestsOnThisKernel, WhatAClientInTheCgroupAsksOthersIsNotItsRequest) {
@@ -343,10 +332,7 @@ TEST_F(RequestsOnThisKernel, AParentHasItsChildrensRequestsOnce) {
   const std::uint64_t above = watch(parent), below = watch(child);
   Server server(child, {.takes = 5ms});
   const Fd fd = server.connect();
-  for (int i = 0; i < 4; ++i) {
-    say(fd.get(), "a");
-    ASSERT_TRUE(answered(fd.get()));
-  }
+  for (int i = 0; i < 4; ++i) ask(fd);
   EXPECT_EQ(counts(below).requests, 4u);
   EXPECT_EQ(counts(above).requests, 4u);
 }
@@ -357,26 +343,21 @@ TEST_F(RequestsOnThisKernel, ACgroupThatIsRemovedWhileAttachedIsForgottenWithout
   cgroup.remove();
   Server server(other, {.takes = 5ms});
   const Fd fd = server.connect();
-  say(fd.get(), "a");
-  ASSERT_TRUE(answered(fd.get()));
+  ask(fd);
   EXPECT_EQ(counts(here).requests, 1u);
   probe_->forget(gone);
   EXPECT_EQ(probe_->watched(), 1u);
-  say(fd.get(), "a");
-  ASSERT_TRUE(answered(fd.get()));
+  ask(fd);
   EXPECT_EQ(counts(here).requests, 2u);
 }
 
 TEST_F(RequestsOnThisKernel, ForgottenCgroupsAreNotCounted) {
-  OwnCgroup cgroup(layout_, base_);
-  const std::uint64_t id = watch(cgroup);
-  Server server(cgroup, {.takes = 1ms});
-  const Fd fd = server.connect();
-  say(fd.get(), "a");
-  ASSERT_TRUE(answered(fd.get()));
-  probe_->forget(id);
-  EXPECT_EQ(watch(cgroup), id);
-  EXPECT_EQ(counts(id).requests, 0u);
+  const Watched w(*this, {.takes = 1ms});
+  const Fd fd = w.server.connect();
+  ask(fd);
+  probe_->forget(w.id);
+  EXPECT_EQ(watch(w.cgroup), w.id);
+  EXPECT_EQ(counts(w.id).requests, 0u);
 }
 
 /// The collector above the probe.
@@ -400,14 +381,11 @@ TEST_F(RequestSamples, AreLatencyAndRateOfTheTickAndMissingBeforeTheFirstRequest
   EXPECT_FALSE(tick(collector, target, 2s)[Signal::RequestRate].usable());
   EXPECT_EQ(collector.why_not(target.id), "no request has been seen on its TCP connections");
   const Fd fd = server.connect();
-  for (int i = 0; i < 20; ++i) {
-    say(fd.get(), "a");
-    ASSERT_TRUE(answered(fd.get()));
-  }
+  for (int i = 0; i < 20; ++i) ask(fd);
   const Observation busy = tick(collector, target, 4s);
   EXPECT_EQ(busy[Signal::RequestRate].value, 10);
   EXPECT_TRUE(busy[Signal::LatencyP99].trusted());
-  EXPECT_GE(busy[Signal::LatencyP50].value, 20 * 15.0 / 16);
+  EXPECT_GE(busy[Signal::LatencyP50].value, slot_of(20));
   EXPECT_GE(busy[Signal::LatencyP99].value, busy[Signal::LatencyP50].value);
   const Observation idle = tick(collector, target, 5s);
   EXPECT_EQ(idle[Signal::RequestRate].value, 0);
@@ -423,8 +401,7 @@ TEST_F(RequestSamples, OfAVanishedCgroupAreMissing) {
   {
     Server server(cgroup, {.takes = 1ms});
     const Fd fd = server.connect();
-    say(fd.get(), "a");
-    ASSERT_TRUE(answered(fd.get()));
+    ask(fd);
     tick(collector, target, 1s);
     EXPECT_TRUE(tick(collector, target, 2s)[Signal::RequestRate].usable());
   }
@@ -475,8 +452,7 @@ TEST_F(RequestSamples, OfAnApplicationThatLiesContradictItAndTheLiarIsNamed) {
   const Observation& seen = table_[target.id];
   for (int second = 1; second <= 6; ++second) {
     EXPECT_TRUE(ladder.degraded().empty()) << "named before the fifth tick";
-    say(fd.get(), "a");
-    ASSERT_TRUE(answered(fd.get()));
+    ask(fd);
     says->ingest("request_latency:1|ms|#app:liar");
     ladder.collect({std::chrono::seconds(second), {}}, table_);
     if (!ladder.degraded().empty()) break;
@@ -492,19 +468,11 @@ TEST_F(RequestSamples, OfAnApplicationThatLiesContradictItAndTheLiarIsNamed) {
 TEST_F(RequestSamples, WithoutCapabilitiesItSaysSo) {
   OwnCgroup cgroup(layout_, base_);
   const Target target = cgroup.target();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(60);
-    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(2);
+  EXPECT_TRUE(holds_unprivileged([&] {
     RequestCollector collector(HostRoot(), &layout_);
     collector.track(target);
-    const bool said = collector.why_not(target.id).find("not permitted (CAP_BPF and CAP_NET_ADMIN") == 0;
-    ::_exit(said ? 0 : 1);
-  }
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+    return collector.why_not(target.id).starts_with("not permitted (CAP_BPF and CAP_NET_ADMIN");
+  }));
 }
 
 }  // namespace
