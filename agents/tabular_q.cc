@@ -107,6 +107,10 @@ std::vector<std::size_t> intervals(const Cells& cells, std::size_t cell) {
   return at;
 }
 
+/// What was never tried is worth so much less than the worst that was, in deviations of the reward: in a cell
+/// where one level was tried, that one is chosen.
+constexpr float kUntried = 1;
+
 /// Values of every cell as exported.
 std::vector<float> filled(const TabularQ& t) {
   std::vector<float> q = t.q;
@@ -119,7 +123,7 @@ std::vector<float> filled(const TabularQ& t) {
     if (lowest == std::numeric_limits<float>::infinity()) continue;
     visited.push_back(c);
     for (std::size_t i = c * levels; i < (c + 1) * levels; ++i)
-      if (t.visits[i] == 0) q[i] = lowest;
+      if (t.visits[i] == 0) q[i] = lowest - kUntried;
   }
   for (std::size_t c = 0; c < cells && !visited.empty(); ++c) {
     if (std::binary_search(visited.begin(), visited.end(), c)) continue;

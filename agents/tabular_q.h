@@ -57,8 +57,8 @@ double update(TabularQ& table, const Replay& replay, const Scaling& scaling, Ran
 void rescale(TabularQ& table, const Scaling& from, const Scaling& to);
 
 /// The table as a network of raw states: steps at the thresholds (steep tanh), one unit per cell, values.
-/// Exact but for states within 0.003 of a threshold, where neighbours mix. Levels never tried have the lowest
-/// value of their cell; a cell never visited has the values of the nearest that was.
+/// Exact but for states within 0.003 of a threshold, where neighbours mix. Levels never tried are
+/// below the lowest that was in their cell; a cell never visited has the values of the nearest that was.
 std::vector<DenseLayer> to_layers(const TabularQ& table);
 
 }  // namespace flash
