@@ -56,7 +56,7 @@ class Alone {
   Random chance_;
 };
 
-constexpr const char* kMethods[] = {"rule", "aware", "ours", "no_offline", "scratch", "converged"};
+constexpr const char* kMethods[] = {"rule", "aware", "ours", "shared", "no_offline", "scratch", "converged"};
 
 ordered_json stages_of(const std::vector<Lived>& pairs) {
   std::vector<double> online, serving, reached_online, reached_serving, first;
@@ -86,12 +86,16 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
   const std::size_t n = o.pairs > 0 ? o.pairs : o.quick ? 12 : 40;
   const int episodes = o.episodes > 0 ? o.episodes : o.quick ? 30 : 100;
   FLASH_TRY(const Pool pool, experiment_pool(o, n, Purpose::Judged));
-  FLASH_TRY(const Pretrained model, pretrained(o));
-
-  std::map<std::string, std::vector<Lived>> lived;
   const auto asked = [&](const char* method) {
     return o.methods.empty() || std::string(method) == "rule" || o.methods.contains(method);
   };
+  FLASH_TRY(const Pretrained model, pretrained(o));
+  Pretrained without;
+  if (asked("shared")) {
+    FLASH_TRY(without, pretrained(o, Conditioning::None));
+  }
+
+  std::map<std::string, std::vector<Lived>> lived;
   for (const char* m : kMethods)
     if (asked(m)) lived[m].resize(n);
   in_parallel(n, o.threads, "bootstrap", [&](std::size_t i) {
@@ -102,10 +106,8 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
     Rule rule = pair.rule();
     lived.at("rule")[i] = live(Life::of_rule(pair, rule, l), episodes);
     if (asked("aware")) lived.at("aware")[i] = live(Life(pair, rule, new_agent(o.task, seed), l), episodes);
-    if (asked("ours")) {
-      const SharedPolicy shared = model.policy();
-      lived.at("ours")[i] = live(Life(pair, rule, shared, l), episodes);
-    }
+    if (asked("ours")) lived.at("ours")[i] = live(Life(pair, rule, model.policy(), l), episodes);
+    if (asked("shared")) lived.at("shared")[i] = live(Life(pair, rule, without.policy(), l), episodes);
     if (asked("no_offline")) {
       rule.profile.bootstrap = false;
       lived.at("no_offline")[i] = live(Life(pair, rule, new_agent(o.task, seed), l), episodes);
@@ -126,6 +128,7 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
   ordered_json out = heading(o, "bootstrap", n);
   out["episodes"] = episodes;
   out["model"] = model.origin;
+  if (asked("shared")) out["shared_model"] = without.origin;
   for (const char* m : kMethods) {
     if (!asked(m)) continue;
     for (const EpisodeKey& key : keys) {
@@ -151,7 +154,11 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
       for (std::size_t e = 0; e < whole; ++e)
         out["curves"][m][key.name].push_back(interval_of(per_pair(lived[m], e, e + 1, key)).mean);
   }
-  for (const char* m : {"aware", "ours", "no_offline"})
+  if (asked("ours") && asked("shared"))
+    for (const EpisodeKey& key : keys)
+      out["against_shared"]["ours"][key.name] =
+          difference_of(per_pair(lived["ours"], 0, whole, key), per_pair(lived["shared"], 0, whole, key));
+  for (const char* m : {"aware", "ours", "shared", "no_offline"})
     if (asked(m)) out["stages"][m] = stages_of(lived[m]);
   for (const char* m : {"aware", "ours"}) {
     if (!asked(m)) continue;

@@ -20,9 +20,10 @@ struct BootstrapOptions : ExperimentOptions {
 ///   rule       the rule-based controller alone
 ///   aware      flashd's own tick and life cycle (AWARE Alg. 1): the rules in charge, offline learning from
 ///              their steps, then online; thresholds as shipped
-///   ours       the same life cycle with the pretrained shared policy, its embedding of what was lived
-///   through no_offline the same tick without bootstrapping (the profile's bootstrap is false): online from
-///   the start,
+///   ours       the same life cycle with the pretrained policy and its embedding of what was lived through
+///   shared     the same with the policy that was pretrained without an embedding
+///   no_offline the same tick without bootstrapping (the profile's bootstrap is false): online from the
+///   start,
 ///              within flashd's exploration budget
 ///   scratch    an agent that learns online from nothing, exploring as its algorithm asks (FIRM)
 ///   converged  what scratch is at the end, from the start and without learning
@@ -30,7 +31,8 @@ struct BootstrapOptions : ExperimentOptions {
 /// training, intervals over pairs {"mean","lo","hi"}. violations_pct: share of seconds with p99 above the
 /// objective (or requests refused). cpu-frequency: cpu_utilization is that of the CPU set, "frequency" the
 /// place in its range instead of memory_utilization.
-/// "per_pair": {NAME: {KEY: [one number per pair]}}. "against_rule": the same, pair by pair less the rule's.
+/// "per_pair": {NAME: {KEY: [one number per pair]}}. "against_rule": the same, pair by pair less the rule's;
+/// "against_shared": ours less shared.
 /// "segments": the same as against_rule in four parts of the training (AWARE Table 3). "curves": {NAME: {KEY:
 /// [per episode, mean over pairs]}}, also "learned_share". "stages": {NAME: {"online_pct", "serving_pct" (of
 /// the episodes), "reached_online_pct", "reached_serving_pct" (of the pairs), "first_online" (episode, of

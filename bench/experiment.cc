@@ -48,9 +48,11 @@ SharedPolicy Pretrained::policy() const {
   return std::move(*SharedPolicy::restore(file));  // tried when it was read or made
 }
 
-Result<Pretrained> pretrain_here(const ExperimentOptions& o, std::size_t pairs, int rounds, int updates) {
+Result<Pretrained> pretrain_here(const ExperimentOptions& o, std::size_t pairs, int rounds, int updates,
+                                 Conditioning conditioning) {
   FLASH_TRY(const Pool pool, experiment_pool(o, pairs, Purpose::Pretraining));
   ImitationOptions i;
+  i.conditioning = conditioning;
   i.rounds = rounds;
   i.updates = updates;
   i.seed = o.seed;
@@ -78,18 +80,21 @@ Result<TensorFile> read_policy(const std::string& path, Task task) {
   return std::move(model->policy);
 }
 
-Result<Pretrained> pretrained(const ExperimentOptions& o) {
-  const std::string path =
-      (o.models.empty() ? default_models() : o.models) + "/" + std::string(to_string(o.task)) + ".model";
+Result<Pretrained> pretrained(const ExperimentOptions& o, Conditioning conditioning) {
+  const std::string path = (o.models.empty() ? default_models() : o.models) + "/" +
+                           std::string(to_string(o.task)) +
+                           (conditioning == Conditioning::None ? ".shared.model" : ".model");
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
-    return o.quick ? pretrain_here(o, 24, 2, 120) : pretrain_here(o, 120, 5, 400);
+    return o.quick ? pretrain_here(o, 24, 2, 120, conditioning) : pretrain_here(o, 120, 5, 400, conditioning);
   Pretrained out;
   FLASH_TRY(out.file, read_policy(path, o.task));
   FLASH_TRY(const SharedPolicy policy, SharedPolicy::restore(out.file));
-  if (policy.options().task != o.task || policy.options().conditioning != Conditioning::Embedding ||
+  if (policy.options().task != o.task || policy.options().conditioning != conditioning ||
       policy.options().state_dim != state_dim(o.task) || policy.options().outputs != action_dim(o.task))
-    return Error(std::errc::invalid_argument, path + ": a model of another task, or without an embedding");
+    return Error(std::errc::invalid_argument, path + ": a model of another task, or not " +
+                                                  (conditioning == Conditioning::None ? "without" : "with") +
+                                                  " an embedding");
   out.origin = path;
   return out;
 }

@@ -30,7 +30,9 @@ struct ExperimentOptions {
   bool quick = false;              // a small form, for a look
   std::string apps, envs, traces;  // pools of others; empty: drawn by seed
   PoolKind kind = PoolKind::Drawn;
-  std::string models;  // TASK.model in it, else a small one is pretrained here; empty: default_models()
+  // TASK.model (ours) and TASK.shared.model (without embedding) in it, else small ones are pretrained here;
+  // empty: default_models()
+  std::string models;
 };
 
 /// Pools of different `purpose` share no application but by chance.
@@ -48,11 +50,13 @@ struct Pretrained {
 /// The shared policy of a file of flash-pretrain: alone, or with what flash-learner needs beside it. EINVAL
 /// names the file.
 Result<TensorFile> read_policy(const std::string& path, Task task);
-/// EINVAL: a model that is there and cannot be used, named.
-Result<Pretrained> pretrained(const ExperimentOptions& options);
+/// `conditioning` None: the network without its embedding, which says what the embedding buys. EINVAL: a
+/// model that is there and cannot be used, named.
+Result<Pretrained> pretrained(const ExperimentOptions& options,
+                              Conditioning conditioning = Conditioning::Embedding);
 /// A new one, whatever models there are. `updates` per round.
-Result<Pretrained> pretrain_here(const ExperimentOptions& options, std::size_t pairs, int rounds,
-                                 int updates);
+Result<Pretrained> pretrain_here(const ExperimentOptions& options, std::size_t pairs, int rounds, int updates,
+                                 Conditioning conditioning = Conditioning::Embedding);
 
 /// Never nullptr: options and spaces are the task's own.
 std::unique_ptr<Agent> new_agent(Task task, std::uint64_t seed);

@@ -24,8 +24,8 @@ std::vector<OptionRow> common_rows(ExperimentOptions& o, bool& json, std::string
           {"--pool", "KIND", "of what is drawn: drawn (default) or hidden",
            parsed_into<PoolKind>(o.kind, parse_pool_kind)},
           {"--models", "DIR",
-           "has TASK.model of flash-pretrain (default: beside flash-bench, else /usr/share/flashd/models); "
-           "else a small one is pretrained here",
+           "has TASK.model and TASK.shared.model of flash-pretrain (default: beside flash-bench, else "
+           "/usr/share/flashd/models); else small ones are pretrained here",
            text_into(o.models)},
           {"--seed", "N", "of pools, training and chance (default 1)", integer_into(o.seed, 0, 1ULL << 40)},
           {"--threads", "N", "(default 2)", integer_into(o.threads, 1, 64)},

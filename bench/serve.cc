@@ -14,9 +14,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kMethods[] = {"rule", "no_retraining", "aware", "ours", "retrained", "shared"};
+constexpr const char* kMethods[] = {"rule",   "no_retraining", "aware",    "ours",
+                                    "shared", "retrained",     "unwatched"};
 /// What may be best on an updated pair.
-constexpr std::array<const char*, 3> kReferences = {"rule", "retrained", "shared"};
+constexpr std::array<const char*, 3> kReferences = {"rule", "retrained", "unwatched"};
 constexpr int kTried = 5;   // episodes that say which one is
 constexpr int kWarmUp = 8;  // episodes before the first update, not counted
 
@@ -110,6 +111,7 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
   const int episodes = o.episodes > 0 ? o.episodes : o.quick ? 8 : 15;
   FLASH_TRY(const Pool pool, experiment_pool(o, n, Purpose::Judged));
   FLASH_TRY(const Pretrained model, pretrained(o));
+  FLASH_TRY(const Pretrained without, pretrained(o, Conditioning::None));
   std::vector<Test> tests;
   for (std::size_t i = 0; i < n; ++i) {
     FLASH_TRY(Test t, make_test(pool.pairs[i], Random(o.seed + 11).fork(i)));
@@ -149,6 +151,7 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
     served.at("aware")[i] = run(Life(pair, watched, restored(o.task, l.seed, learned), l), nothing);
     const SharedPolicy shared = model.policy();
     served.at("ours")[i] = run(Life(pair, watched, shared, l), nothing);
+    served.at("shared")[i] = run(Life(pair, watched, without.policy(), l), nothing);
     {
       Life life(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
       for (int e = 0; e < kWarmUp; ++e) life.live();
@@ -160,7 +163,7 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
         life.replace_agent(std::move(adapted));
       });
     }
-    served.at("shared")[i] = run(Life(pair, unwatched(pair.rule()), shared, l), nothing);
+    served.at("unwatched")[i] = run(Life(pair, unwatched(pair.rule()), shared, l), nothing);
     // What serving is worth before anything changes, for thresholds relative to it.
     Life calm(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
     double worth = 0;
@@ -207,6 +210,7 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
   out["converged_episodes"] = converged;
   out["episodes_per_update"] = episodes;
   out["model"] = model.origin;
+  out["shared_model"] = without.origin;
   for (const char* m : kMethods) {
     const std::vector<Served>& mine = served.at(m);
     for (const EpisodeKey& key : keys) {
@@ -245,7 +249,8 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
     for (const auto& choices : best)
       times = times.get<long>() + std::count(choices.begin(), choices.end(), r);
   }
-  for (const char* m : {"aware", "ours"}) stages(served.at(m), out["stages"][m]);
+  out["ours_less_shared_pct"] = difference_of(loss_of(served.at("ours")), loss_of(served.at("shared")));
+  for (const char* m : {"aware", "ours", "shared"}) stages(served.at(m), out["stages"][m]);
   for (std::size_t d = 0; d < detectors.size(); ++d) {
     ordered_json& t = out["thresholds"].emplace_back();
     t["retrain_below_pct"] = detectors[d].below_pct ? ordered_json(*detectors[d].below_pct) : ordered_json();

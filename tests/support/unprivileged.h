@@ -1,4 +1,5 @@
-// Purpose: what a test asks of code that runs without root's rights. Ownership: none. Thread rule: one thread.
+// Purpose: what a test asks of code that runs without root's rights. Ownership: none. Thread rule: one
+// thread.
 #pragma once
 
 #include <sys/wait.h>
