@@ -192,7 +192,9 @@ def nearer_than_miad():
     require(stages[:3] == ["initialized", "offline", "online"], f"stages {stages}; {said}")
     require(learned.share("learned") >= 0.8, f"the learned policy is not in charge: "
             f"{learned.decisions[-1]['controller_reason']}; {said}")
-    # What each falls short of it; a policy that earns more than the best fixed frequency does not.
+    # What each falls short of it. A policy that earns more than the best fixed frequency does not; of two such the
+    # one that earns more is the better.
     missing = {who: max(0.0, top - phase.mean) for who, phase in (("learned", learned), ("MIAD", miad))}
-    require(missing["learned"] < missing["MIAD"], f"MIAD is nearer to the best fixed frequency; {said}")
+    require((missing["learned"], -learned.mean) < (missing["MIAD"], -miad.mean),
+            f"MIAD is nearer to the best fixed frequency; {said}")
     return said
