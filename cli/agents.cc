@@ -213,6 +213,8 @@ json daemon_status(BusClient& bus) {
           {"learner", p.at("Learner")},
           {"learner_counters", property(p, "LearnerCounters")},
           {"learner_error", property(p, "LearnerError")},
+          {"sync", property(p, "Sync")},
+          {"sync_counters", property(p, "SyncCounters")},
           {"journal", property(p, "JournalCounters")},
           {"metrics", property(p, "MetricsCounters")},
           {"degraded", degraded},

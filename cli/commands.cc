@@ -109,6 +109,13 @@ Exit print_status(BusClient& bus, const Invocation& i, const Style& style) {
     if (const std::string last = text_of(s["learner_error"]); last != "-" && !last.empty())
       rows.push_back({{""}, {"last error: " + last, Colour::Yellow}});
   }
+  if (const std::string sync = text_of(s["sync"]); !sync.empty() && sync != "-") {
+    const json& c = s["sync_counters"];
+    rows.push_back({{"sync"},
+                    {sync + (count_of(c, "readings") > 0 ? "; " + std::to_string(count_of(c, "readings")) +
+                                                               " readings of metrics pages"
+                                                         : std::string())}});
+  }
   if (const json& c = s["journal"]; count_of(c, "decisions") + count_of(c, "dropped") > 0)
     rows.push_back({{"journal"},
                     {std::to_string(count_of(c, "decisions")) + " decisions recorded, " +

@@ -46,7 +46,7 @@ std::optional<Task> task_from_name(std::string_view name) {
   return std::nullopt;
 }
 std::string_view to_string(SloSource s) {
-  return name_of(std::array<std::string_view, 3>{"statsd", "kernel", "auto"}, s);
+  return name_of(std::array<std::string_view, 4>{"statsd", "prometheus", "kernel", "auto"}, s);
 }
 std::string_view to_string(CgroupOwner o) {
   return name_of(std::array<std::string_view, 4>{"unmanaged", "systemd", "delegated", "kubelet"}, o);

@@ -19,11 +19,22 @@ enum class Mode : std::uint8_t { Observe, Recommend, Control };
 std::string_view to_string(Mode m);
 std::optional<Mode> mode_from_name(std::string_view name);
 
+/// Where the application shows its metrics, and which of them count; flash-sync reads them (flash-sync(8)).
+struct PrometheusOptions {
+  std::string url;  // http or https; empty: none
+  double interval_s = 1;
+  double timeout_s = 0.5;
+  std::string latency = "http_request_duration_seconds";  // selector of a histogram or summary; may be empty
+  std::string requests;                                   // of a counter; empty: the latency metric's count
+  std::string errors;                                     // of a counter; empty: not known
+};
+
 /// Service-level objective; an absent part is not judged. SP = 1 when neither is given (FLASH A.3).
 struct Slo {
   std::optional<double> latency_p99_ms;
   std::optional<double> throughput_rps;
   SloSource source = SloSource::Statsd;
+  PrometheusOptions prometheus;
   bool given() const { return latency_p99_ms || throughput_rps; }
 };
 

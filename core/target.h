@@ -22,10 +22,11 @@ std::optional<Task> task_from_name(std::string_view name);
 /// Who says a target's latency and request rate (docs/APPLICATION_METRICS.md).
 enum class SloSource : std::uint8_t {
   Statsd,  // the application itself
+  Prometheus,  // the application's metrics page, which flash-sync reads
   Kernel,  // the request probe: its sockets, as the kernel sees them
   Auto,    // the application while it speaks, checked against the kernel; else the kernel
 };
-std::string_view to_string(SloSource s);  // "statsd", "kernel", "auto"
+std::string_view to_string(SloSource s);  // "statsd", "prometheus", "kernel", "auto"
 
 /// Identity. Cgroup: the inode of its directory (kernfs inodes carry a generation: a re-created cgroup of the
 /// same name is a new target). CpuSet: FNV-1a of the canonical CPU list.

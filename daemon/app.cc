@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <systemd/sd-bus.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
@@ -17,13 +18,16 @@
 
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
+#include "collectors/prometheus_collector.h"
 #include "daemon/dbus_service.h"
 #include "daemon/drivers.h"
 #include "daemon/journal.h"
 #include "daemon/learner_link.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
+#include "daemon/own_metrics.h"
 #include "daemon/restore_policy.h"
+#include "daemon/sync_link.h"
 #include "daemon/version.h"
 #include "policy/decision_json.h"
 
@@ -71,6 +75,39 @@ Counters counters(const JournalCounters& c) {
           {"repaired", c.repaired}};
 }
 
+double seconds_of(const timeval& t) {
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+}
+
+/// Rules that name a metrics page, as flash-sync is told them.
+std::vector<link::sync::Scrape> scrapes_of(const DaemonConfig& config) {
+  std::vector<link::sync::Scrape> all;
+  for (const auto& rule : config.rules)
+    if (const PrometheusOptions& p = rule->slo.prometheus; !p.url.empty())
+      all.push_back({rule->name, p.url, p.interval_s, p.timeout_s, p.latency, p.requests, p.errors});
+  return all;
+}
+
+ScrapeResult result_of(const link::sync::Reading& r) {
+  using From = link::sync::ReadingState;
+  using To = ScrapeResult::State;
+  const To state = r.state == From::Good          ? To::Good
+                   : r.state == From::First       ? To::First
+                   : r.state == From::Unreachable ? To::Unreachable
+                                                  : To::Invalid;
+  return {.state = state,
+          .reason = plain(r.reason),
+          .covers_s = r.covers_s,
+          .requests = r.requests,
+          .errors = r.errors,
+          .has_errors = r.has_errors,
+          .has_latency = r.has_latency,
+          .p50_ms = r.p50_ms,
+          .p99_ms = r.p99_ms,
+          .samples = r.samples,
+          .exact = r.exact};
+}
+
 void log_restore(const LedgerRestore& restored) {
   const std::string id(kMessageRestore);
   std::size_t back = 0;
@@ -108,6 +145,8 @@ class App {
   void record(Now now);
   void configure_journal();
   void configure_learner(Now now);
+  void configure_sync(Now now);
+  std::vector<link::sync::Family> own_metrics() const;
   void on_decided(const Target& target, const Decision& decision);
   void say_degraded();
   void say_status();
@@ -119,6 +158,7 @@ class App {
   static int cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
   static int metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
   static int learner_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
+  static int sync_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
 
   CommandLine line_;
   DaemonConfig config_;
@@ -132,12 +172,14 @@ class App {
   DecisionJournal journal_;
   std::unique_ptr<LearnerLink> learner_;
   sd_event_source* learner_source_ = nullptr;
+  std::unique_ptr<SyncLink> sync_;
+  sd_event_source* sync_source_ = nullptr;
   std::uint64_t epoch_ = 0;
   std::unique_ptr<DbusService> service_;
   Duration next_tick_{};
   std::uint64_t ticks_ = 0;
   std::uint64_t late_ticks_ = 0;
-  Duration tick_duration_{};
+  Duration tick_duration_{}, ticks_busy_{};
   std::map<std::string, Degraded> said_degraded_;
   std::string said_status_;
 };
@@ -146,6 +188,7 @@ App::~App() {
   disconnect_bus();
   node_.reset();
   sd_event_source_unref(learner_source_);
+  sd_event_source_unref(sync_source_);
   sd_event_source_unref(timer_);
   sd_event_unref(event_);
 }
@@ -213,6 +256,8 @@ void App::offer_service() {
   callbacks.learner = [this] { return learner_ ? learner_->state() : std::string("switched off"); };
   callbacks.learner_error = [this] { return learner_ ? learner_->counters().last_error : std::string(); };
   callbacks.learner_counters = [this] { return learner_ ? to_list(learner_->counters()) : Counters(); };
+  callbacks.sync = [this] { return sync_ ? sync_->state() : std::string("switched off"); };
+  callbacks.sync_counters = [this] { return sync_ ? to_list(sync_->counters()) : Counters(); };
   callbacks.learning = [this](TargetId id) { return learner_ ? learner_->doing(id) : std::string(); };
   callbacks.journal_counters = [this] { return counters(journal_.counters()); };
   callbacks.metrics_counters = [this] { return node_->metrics_counters(); };
@@ -273,6 +318,7 @@ Result<void> App::start() {
   FLASH_TRY(node_, Node::open(std::move(options), config_, std::move(events)));
   configure_journal();
   configure_learner(read_clocks());
+  configure_sync(read_clocks());
   if (!line_.dry_run) take_over();
   LedgerRestore orphans;
   orphans.report = node_->start(read_clocks());
@@ -359,12 +405,14 @@ void App::on_tick() {
   node_->drain_metrics();
   const TickReport report = node_->tick(now);
   tick_duration_ = read_clocks().mono - now.mono;
+  ticks_busy_ += tick_duration_;
   ++ticks_;
   if (report.failures > 0)
     log(LOG_DEBUG, std::to_string(report.failures) + " knob writes failed in this tick");
   // A tick that comes late is not made up for: the next one is a whole number of periods later.
   record(now);
   if (learner_) learner_->tick(now);
+  if (sync_) sync_->tick(now);
   next_tick_ += config_.period;
   const Duration after = read_clocks().mono;
   while (next_tick_ <= after) {
@@ -482,6 +530,60 @@ void App::configure_learner(Now now) {
     if (const auto view = loop.view(id)) learner_->agent_added(*view->target, view->rule->reward);
 }
 
+void App::configure_sync(Now now) {
+  PrometheusCollector& pages = *node_->metrics_pages();
+  if (!config_.sync.enabled) {
+    sync_source_ = sd_event_source_disable_unref(sync_source_);
+    sync_.reset();
+    pages.set_source(false, "sync.enabled is false");
+    return;
+  }
+  if (sync_) {
+    sync_->reconfigure(now, config_.sync);
+  } else {
+    SyncCallbacks callbacks;
+    callbacks.reading = [&pages](Now at, const link::sync::Reading& r) {
+      return pages.take(at, r.rule, result_of(r));
+    };
+    callbacks.metrics = [this] { return own_metrics(); };
+    callbacks.changed = [&pages](bool there, const std::string& why_not) {
+      pages.set_source(there, why_not);
+    };
+    callbacks.log = [](bool trouble, const std::string& text) {
+      log(trouble ? LOG_WARNING : LOG_INFO, text, {{"MESSAGE_ID", std::string(kMessageSync)}});
+    };
+    sync_ = std::make_unique<SyncLink>(config_.sync, "flashd " + std::string(kVersion), std::move(callbacks));
+    // As the learner: after the tick, the bus and the metrics.
+    int r = sd_event_add_io(event_, &sync_source_, sync_->fd(), EPOLLIN, sync_event, this);
+    if (r >= 0) r = sd_event_source_set_priority(sync_source_, SD_EVENT_PRIORITY_IDLE);
+    if (r < 0) log(LOG_ERR, std::string("no flash-sync: event source: ") + std::strerror(-r));
+  }
+  sync_->set_scrapes(scrapes_of(config_));
+}
+
+std::vector<link::sync::Family> App::own_metrics() const {
+  OwnStatus s;
+  s.version = kVersion;
+  s.period = config_.period;
+  s.ticks = ticks_;
+  s.late_ticks = late_ticks_;
+  s.last_tick = tick_duration_;
+  s.busy = ticks_busy_;
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  s.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+  s.peak_memory_bytes = static_cast<double>(usage.ru_maxrss) * 1024;
+  s.wakeups = static_cast<std::uint64_t>(usage.ru_nvcsw);
+  s.degraded = degraded();
+  s.sources = node_->sources();
+  s.learner_connected = learner_ && learner_->state().starts_with("connected");
+  if (learner_) s.learner = to_list(learner_->counters());
+  s.journal = counters(journal_.counters());
+  s.statsd = node_->metrics_counters();
+  if (sync_) s.sync = to_list(sync_->counters());
+  return flash::own_metrics(node_->loop(), s);
+}
+
 // When the knobs are set: no decision waits for its record.
 void App::record(Now now) {
   const ControlLoop& loop = node_->loop();
@@ -540,6 +642,7 @@ Result<void> App::reload() {
   node_->reconfigure(read_clocks(), config_);
   configure_journal();
   configure_learner(read_clocks());
+  configure_sync(read_clocks());
   if (service_) service_->manager_changed();
   sd_notify(0, "READY=1");
   say_status();
@@ -573,6 +676,12 @@ int App::cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept 
 int App::learner_event(sd_event_source*, int, std::uint32_t, void* data) noexcept {
   App* app = static_cast<App*>(data);
   if (app->learner_) app->learner_->process(read_clocks());
+  return 0;
+}
+
+int App::sync_event(sd_event_source*, int, std::uint32_t, void* data) noexcept {
+  App* app = static_cast<App*>(data);
+  if (app->sync_) app->sync_->process(read_clocks());
   return 0;
 }
 

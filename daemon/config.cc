@@ -496,6 +496,7 @@ class Build {
       }
     }
     check_overlaps(config.rules);
+    check_scrapes(config.rules);
     std::stable_sort(config.rules.begin(), config.rules.end(),
                      [](const auto& a, const auto& b) { return a->priority > b->priority; });
     return config;
@@ -544,6 +545,7 @@ class Build {
         s.container_runtime.empty() && s.pod_uid.empty())
       fail(pointer + "/select",
            "selects nothing: give cgroup, unit, container, container_runtime or pod_uid");
+    check_page(rule, pointer);
     ordered(rule.cpu.min_cores, rule.cpu.max_cores, 1, pointer + "/cpu", "min_cores", "max_cores");
     ordered(rule.memory.min_bytes, rule.memory.max_bytes, 1024.0 * 1024, pointer + "/memory", "min_mib",
             "max_mib");
@@ -589,6 +591,27 @@ class Build {
         }
       }
     }
+  }
+
+  void check_page(const Rule& rule, const std::string& pointer) {
+    const auto& p = rule.slo.prometheus;
+    if (!p.url.empty() && p.latency.empty() && p.requests.empty())
+      fail(pointer + "/slo/prometheus", "nothing is read from the page: give latency or requests");
+    const bool wanted = rule.slo.source == SloSource::Prometheus;
+    if (p.url.empty() && wanted)
+      fail(pointer + "/slo/source", "prometheus needs the page's address: give /slo/prometheus/url");
+    if (!p.url.empty() && !wanted && rule.slo.source != SloSource::Auto)
+      fail(pointer + "/slo/prometheus/url", "nobody would read the page: slo.source is " +
+                                                std::string(to_string(rule.slo.source)) +
+                                                ", not prometheus or auto");
+  }
+
+  void check_scrapes(const std::vector<std::shared_ptr<const Rule>>& rules) {
+    std::size_t scrapes = 0;
+    for (const auto& rule : rules)
+      if (!rule->slo.prometheus.url.empty() && ++scrapes == link::sync::kMaxScrapes + 1)
+        fail("/rules/" + rule->name + "/slo/prometheus/url",
+             "more than " + std::to_string(link::sync::kMaxScrapes) + " rules have a metrics page");
   }
 
   const json& doc_;

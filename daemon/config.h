@@ -17,6 +17,7 @@
 #include "core/time.h"
 #include "daemon/journal.h"
 #include "daemon/learner_link.h"
+#include "daemon/sync_link.h"
 #include "policy/control_loop.h"
 
 namespace flash {
@@ -46,6 +47,7 @@ struct DaemonConfig {
   RestoreOptions restore;
   JournalOptions journal;
   LearnerOptions learner;
+  SyncOptions sync;
   std::vector<std::shared_ptr<const Rule>> rules;  // by falling priority, then by name: the first match wins
 };
 

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "host/parse.h"
+#include "link/metric_selector.h"
+#include "link/sync_messages.h"
 
 namespace flash {
 
@@ -55,7 +57,8 @@ struct Names<OnExit> {
 };
 template <>
 struct Names<SloSource> {
-  static constexpr std::array<SloSource, 3> kAll = {SloSource::Statsd, SloSource::Kernel, SloSource::Auto};
+  static constexpr std::array<SloSource, 4> kAll = {SloSource::Statsd, SloSource::Prometheus,
+                                                    SloSource::Kernel, SloSource::Auto};
 };
 template <>
 struct Names<RewardKind> {
@@ -228,6 +231,19 @@ std::optional<std::string> check_socket(std::string_view v) {
 std::optional<std::string> check_given_socket(std::string_view v) {
   if (v.empty()) return "is empty; learner.enabled switches it off";
   return check_socket(v);
+}
+
+std::optional<std::string> check_sync_socket(std::string_view v) {
+  if (v.empty()) return "is empty; sync.enabled switches it off";
+  return check_socket(v);
+}
+
+std::optional<std::string> check_url_or_none(std::string_view v) {
+  return v.empty() ? std::nullopt : link::wrong_with_url(v);
+}
+
+std::optional<std::string> check_selector_or_none(std::string_view v) {
+  return v.empty() ? std::nullopt : link::wrong_with_selector(v);
 }
 
 std::optional<std::string> check_user(std::string_view v) {
@@ -467,6 +483,23 @@ std::vector<ConfigKey> make_table() {
                      .unit = "days",
                      .meaning = "Age of the stored steps; older ones are deleted."}));
 
+  object("/sync",
+         "flash-sync(8), the only process with network: a process of its own that connects to flashd.");
+  t.push_back(bound(
+      FIELD(config.sync.enabled),
+      {.pointer = "/sync/enabled", .type = KeyType::Boolean, .meaning = "Listen for flash-sync at all."}));
+  t.push_back(bound(FIELD(config.sync.socket), {.pointer = "/sync/socket",
+                                                .type = KeyType::Text,
+                                                .check = check_sync_socket,
+                                                .form = "absolute path",
+                                                .meaning = "UNIX socket on which flashd listens for it."}));
+  t.push_back(bound(FIELD(config.sync.user),
+                    {.pointer = "/sync/user",
+                     .type = KeyType::Text,
+                     .check = check_user,
+                     .form = "user name",
+                     .meaning = "Who may connect, beside root. Its primary group may use the socket."}));
+
   object("/restore", "What happens to the knobs when the daemon goes away.");
   t.push_back(choice<OnExit>(FIELD(config.restore.stop),
                              {.pointer = "/restore/stop", .meaning = "After an orderly stop."}));
@@ -589,6 +622,48 @@ std::vector<ConfigKey> make_table() {
        .meaning = "Who says latency and request rate. statsd: the application; kernel: its TCP sockets, as "
                   "the kernel sees them (flashd(8), REQUESTS; costs some throughput); auto: the application "
                   "while it speaks, compared with the kernel, else the kernel."}));
+
+  object("/rules/*/slo/prometheus",
+         "The application's own metrics page, read by flash-sync(8): latency, rate and errors of the rule's "
+         "targets.");
+  t.push_back(
+      bound(FIELD(rule.slo.prometheus.url),
+            {.pointer = "/rules/*/slo/prometheus/url",
+             .type = KeyType::Text,
+             .check = check_url_or_none,
+             .form = "http or https address, or empty",
+             .meaning = "The page, such as http://127.0.0.1:9100/metrics; empty: none. Redirects are not "
+                        "followed; no user or password."}));
+  t.push_back(bound(FIELD(rule.slo.prometheus.interval_s),
+                    {.pointer = "/rules/*/slo/prometheus/interval_s",
+                     .type = KeyType::Number,
+                     .min = 0.1,
+                     .max = 3600,
+                     .unit = "s",
+                     .meaning = "Time from one look to the next. What covers more than two ticks is used to "
+                                "control, not to learn from."}));
+  t.push_back(
+      bound(FIELD(rule.slo.prometheus.timeout_s), {.pointer = "/rules/*/slo/prometheus/timeout_s",
+                                                   .type = KeyType::Number,
+                                                   .min = 0.05,
+                                                   .max = 60,
+                                                   .unit = "s",
+                                                   .meaning = "An answer that takes longer is none."}));
+  const auto selector = [&t](auto field, std::string_view pointer, std::string_view meaning) {
+    t.push_back(bound(field, {.pointer = pointer,
+                              .type = KeyType::Text,
+                              .check = check_selector_or_none,
+                              .form = "metric, with {label=\"value\"} or !=, or empty",
+                              .meaning = meaning}));
+  };
+  selector(
+      FIELD(rule.slo.prometheus.latency), "/rules/*/slo/prometheus/latency",
+      "The histogram or summary of request latencies, in seconds unless its name ends in another unit "
+      "(_milliseconds, _ms, _microseconds, _us, _nanoseconds, _ns). All series that match are added up.");
+  selector(FIELD(rule.slo.prometheus.requests), "/rules/*/slo/prometheus/requests",
+           "The counter of requests; empty: the latency metric's count.");
+  selector(FIELD(rule.slo.prometheus.errors), "/rules/*/slo/prometheus/errors",
+           "The counter of failed requests; empty: not known.");
 
   object("/rules/*/cpu", "The CPU limit (cpu.max, CFS quota, CPUQuotaPerSecUSec).", kLimits);
   t.push_back(bound(FIELD(rule.cpu.manage), {.pointer = "/rules/*/cpu/manage",

@@ -51,6 +51,8 @@ struct DbusCallbacks {
   std::function<std::string()> learner;  // "absent", "connected: ...", "closed: ..."
   std::function<std::string()> learner_error;
   std::function<Counters()> learner_counters;
+  std::function<std::string()> sync;  // "absent", "connected: ...", "closed: ..."
+  std::function<Counters()> sync_counters;
   std::function<std::string(TargetId)> learning;  // what the learner does for an agent, in words
   std::function<Counters()> journal_counters;
   std::function<Counters()> metrics_counters;

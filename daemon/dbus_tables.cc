@@ -188,6 +188,12 @@ struct DbusTables {
   static int learner_counters(sd_bus_message* m, const Service& s) {
     return counters(m, s.callbacks.learner_counters);
   }
+  static int sync(sd_bus_message* m, const Service& s) {
+    return put(m, s.callbacks.sync ? s.callbacks.sync() : "absent");
+  }
+  static int sync_counters(sd_bus_message* m, const Service& s) {
+    return counters(m, s.callbacks.sync_counters);
+  }
   static int journal_counters(sd_bus_message* m, const Service& s) {
     return counters(m, s.callbacks.journal_counters);
   }
@@ -388,6 +394,8 @@ const sd_bus_vtable kManagerVtable[] = {
     SD_BUS_PROPERTY("Learner", "s", T::manager<T::learner>, 0, 0),
     SD_BUS_PROPERTY("LearnerError", "s", T::manager<T::learner_error>, 0, 0),
     SD_BUS_PROPERTY("LearnerCounters", "a{st}", T::manager<T::learner_counters>, 0, 0),
+    SD_BUS_PROPERTY("Sync", "s", T::manager<T::sync>, 0, 0),
+    SD_BUS_PROPERTY("SyncCounters", "a{st}", T::manager<T::sync_counters>, 0, 0),
     SD_BUS_PROPERTY("JournalCounters", "a{st}", T::manager<T::journal_counters>, 0, 0),
     SD_BUS_PROPERTY("MetricsCounters", "a{st}", T::manager<T::metrics_counters>, 0, 0),
     SD_BUS_PROPERTY("PeriodUSec", "t", T::manager<T::period>, 0, 0),

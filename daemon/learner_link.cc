@@ -1,6 +1,5 @@
 #include "daemon/learner_link.h"
 
-#include <pwd.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "core/tensor_file.h"
+#include "daemon/local_peer.h"
 #include "host/parse.h"
 #include "link/seqpacket.h"
 #include "policy/action_space.h"
@@ -33,69 +33,12 @@ constexpr std::size_t kStepOverhead = 64;
 constexpr int kLogBurst = 6;
 constexpr Duration kLogWindow = std::chrono::seconds(60);
 
-/// Text from outside as a message may carry it: printable ASCII, not longer than a name.
-std::string plain(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u >= 0x20 && u < 0x7f && u != '\\') {
-      out += c;
-    } else {
-      constexpr char kHex[] = "0123456789abcdef";
-      out.append("\\x").append(1, kHex[u >> 4]).append(1, kHex[u & 15]);
-    }
-  }
-  if (out.size() > link::kMaxName) {
-    const std::string digest = "..." + sha256_hex(text).substr(0, 16);
-    out.resize(link::kMaxName - digest.size());
-    out += digest;
-  }
-  return out;
-}
-
-/// Tokens that come back with time.
-class Bucket {
- public:
-  /// Are there `n`? At most `rate` are kept.
-  bool has(Now now, double rate, double n = 1) {
-    if (!started_) {
-      tokens_ = rate;
-      started_ = true;
-    } else {
-      tokens_ = std::min(rate, tokens_ + rate * std::max(0.0, seconds(now.mono - at_)));
-    }
-    at_ = now.mono;
-    return tokens_ >= n;
-  }
-  bool take(Now now, double rate, double n = 1) {
-    if (!has(now, rate, n)) return false;
-    tokens_ -= n;
-    return true;
-  }
-  void reset() { started_ = false; }
-
- private:
-  double tokens_ = 0;
-  Duration at_{};
-  bool started_ = false;
-};
-
 /// The numbers as they may be sent; a vector with one that is not finite says nothing.
 std::vector<float> finite(const std::vector<float>& values) {
   if (values.size() > link::kMaxDim) return {};
   for (float v : values)
     if (!std::isfinite(v)) return {};
   return values;
-}
-
-std::optional<uid_t> uid_of(const std::string& user, std::optional<gid_t>& group) {
-  std::vector<char> buffer(16384);
-  passwd entry = {};
-  passwd* found = nullptr;
-  if (getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found)
-    return std::nullopt;
-  group = entry.pw_gid;
-  return entry.pw_uid;
 }
 
 }  // namespace

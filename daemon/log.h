@@ -28,5 +28,6 @@ inline constexpr std::string_view kMessageRestore = "5b9f4f6f0d3d4b0f9d5a0a4a6b1
 inline constexpr std::string_view kMessageOperator = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e04";
 inline constexpr std::string_view kMessageDegraded = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e05";
 inline constexpr std::string_view kMessageLearner = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e06";
+inline constexpr std::string_view kMessageSync = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e07";
 
 }  // namespace flash

@@ -10,6 +10,7 @@
 #include "actuators/knob_board.h"
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
+#include "collectors/prometheus_collector.h"
 #include "collectors/registry.h"
 #include "collectors/request_collector.h"
 #include "collectors/slo_ladder.h"
@@ -38,6 +39,15 @@ void fill_capacity(const HostRoot& root, NodeCapacity& capacity, std::vector<int
     if (auto info = parse_meminfo(*text)) capacity.memory_bytes = static_cast<double>(info->total_bytes);
   if (capacity.memory_bytes <= 0)
     degraded.push_back({"node", "the size of memory cannot be read; it does not bound memory limits"});
+}
+
+/// Rules that name a metrics page.
+std::vector<ScrapedRule> scraped_rules(const DaemonConfig& config) {
+  std::vector<ScrapedRule> all;
+  for (const auto& rule : config.rules)
+    if (const PrometheusOptions& p = rule->slo.prometheus; !p.url.empty())
+      all.push_back({rule->name, from_seconds(p.interval_s), from_seconds(p.timeout_s), !p.latency.empty()});
+  return all;
 }
 
 }  // namespace
@@ -76,6 +86,7 @@ struct Node::Impl {
   std::optional<CgroupWatch> watch;
   std::vector<std::unique_ptr<Collector>> collectors;  // in the order of a tick
   StatsdCollector* statsd = nullptr;
+  PrometheusCollector* pages = nullptr;
   std::optional<Ledger> ledger;
   std::unique_ptr<Drivers> drivers;
   std::unique_ptr<KnobBoard> board;
@@ -117,6 +128,12 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
   } else {
     impl->degraded.push_back({"statsd", collector.error().message()});
   }
+  auto pages = std::make_unique<PrometheusCollector>();
+  impl->pages = pages.get();
+  impl->pages->configure(scraped_rules(config), config.period);
+  feeds.push_back({.source = SloSource::Prometheus,
+                   .collector = std::move(pages),
+                   .why_not = [raw = impl->pages](TargetId id) { return raw->why_not(id); }});
   auto requests = std::make_unique<RequestCollector>(root, impl->layout ? &*impl->layout : nullptr);
   const auto why_not = [raw = requests.get()](TargetId id) { return raw->why_not(id); };
   feeds.push_back({.source = SloSource::Kernel, .collector = std::move(requests), .why_not = why_not});
@@ -198,8 +215,13 @@ TickReport Node::tick(Now now) {
   return impl_->loop->tick(now);
 }
 
+PrometheusCollector* Node::metrics_pages() {
+  return impl_->pages;
+}
+
 void Node::reconfigure(Now now, const DaemonConfig& config) {
   impl_->rules = config.rules;
+  impl_->pages->configure(scraped_rules(config), config.period);
   impl_->loop->change_options(impl_->loop_options(config));
   impl_->targets->set_rules(now, impl_->rules_in_effect());
 }

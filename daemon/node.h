@@ -21,6 +21,7 @@ struct sd_bus;
 namespace flash {
 
 class Ledger;
+class PrometheusCollector;
 
 struct NodeOptions {
   HostRoot root;
@@ -60,6 +61,9 @@ class Node {
   std::vector<std::pair<std::string, std::uint64_t>> metrics_counters() const;
 
   TickReport tick(Now now);
+
+  /// What applications' metrics pages say; nullptr never.
+  PrometheusCollector* metrics_pages();
 
   /// New rules and options for the same machine, in one go.
   void reconfigure(Now now, const DaemonConfig& config);

@@ -1,79 +1,29 @@
 #include "link/messages.h"
 
 #include <array>
-#include <bit>
 #include <cassert>
 #include <cmath>
-#include <cstring>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <type_traits>
+
+#include "link/cbor.h"
 
 namespace flash::link {
 namespace {
 
+using cbor::at;
+using cbor::begin;
+using cbor::Check;
+using cbor::Fields;
+using cbor::fields_of;
+using cbor::invalid;
+using cbor::parse;
+using cbor::type_of;
+using cbor::unknown_type;
+using cbor::Writer;
 using nlohmann::json;
 
-static_assert(std::endian::native == std::endian::little, "arrays of f32 go over the wire as they lie");
-
-constexpr std::size_t kMaxDepth = 4;  // message, steps, step, value
-constexpr double kMaxNumber = 1e12;   // of what is measured: a loss, a time
-
-Error invalid(const std::string& what) {
-  return Error(std::errc::invalid_argument, what);
-}
-
-std::string at(std::string_view list, std::size_t i) {
-  return std::string(list) + "[" + std::to_string(i) + "].";
-}
+constexpr double kMaxNumber = 1e12;  // of what is measured: a loss, a time
 
 // --- bounds: one place for both directions and both ends ------------------------------------------------
-
-/// Collects the first thing that is wrong.
-class Check {
- public:
-  explicit Check(std::string path = "") : path_(std::move(path)) {}
-
-  void name(std::string_view field, const std::string& text, bool may_be_empty = false) {
-    if (text.empty() && !may_be_empty) fail(field, "empty");
-    if (text.size() > kMaxName)
-      fail(field, std::to_string(text.size()) + " bytes, at most " + std::to_string(kMaxName));
-    for (unsigned char c : text)
-      if (c < 0x20 || c == 0x7f) fail(field, "a control character");
-  }
-  void range(std::string_view field, double value, double low, double high) {
-    if (!(value >= low && value <= high))
-      fail(field, json(value).dump() + ", from " + json(low).dump() + " to " + json(high).dump());
-  }
-  void count(std::string_view field, std::size_t n, std::size_t low, std::size_t high,
-             std::string_view unit) {
-    if (n < low)
-      fail(field, std::to_string(n) + " " + std::string(unit) + ", at least " + std::to_string(low));
-    if (n > high)
-      fail(field, std::to_string(n) + " " + std::string(unit) + ", at most " + std::to_string(high));
-  }
-  void numbers(std::string_view field, const std::vector<float>& values) {
-    count(field, values.size(), 0, kMaxDim, "numbers");
-    for (std::size_t i = 0; i < values.size(); ++i)
-      if (!std::isfinite(values[i])) fail(field, "number " + std::to_string(i) + " is not finite");
-  }
-  void one_of(std::string_view field, std::string_view value, std::initializer_list<std::string_view> known) {
-    std::string all;
-    for (std::string_view k : known) {
-      if (k == value) return;
-      all += (all.empty() ? "" : ", ") + std::string(k);
-    }
-    fail(field, "not one of " + all);
-  }
-  void fail(std::string_view field, const std::string& what) {
-    if (!error_) error_ = invalid(path_ + std::string(field) + ": " + what);
-  }
-  Result<void> result() const { return error_ ? Result<void>(*error_) : Result<void>(); }
-
- private:
-  std::string path_;
-  std::optional<Error> error_;
-};
 
 Result<void> check(const LearningSettings& s, const std::string& path) {
   Check c(path);
@@ -191,78 +141,6 @@ Result<void> check(const Status& m) {
 
 // --- writing: RFC 8949, definite lengths, the shortest head ---------------------------------------------
 
-class Writer {
- public:
-  enum Major : unsigned { kUnsigned = 0, kNegative = 1, kBytes = 2, kText = 3, kArray = 4, kMap = 5 };
-
-  void head(Major major, std::uint64_t n) {
-    const unsigned m = static_cast<unsigned>(major) << 5;
-    if (n < 24) {
-      byte(m | static_cast<unsigned>(n));
-      return;
-    }
-    const int bytes = n <= 0xff ? 1 : n <= 0xffff ? 2 : n <= 0xffffffff ? 4 : 8;
-    byte(m | (bytes == 1 ? 24u : bytes == 2 ? 25u : bytes == 4 ? 26u : 27u));
-    big_endian(n, bytes);
-  }
-  void text(std::string_view s) {
-    head(kText, s.size());
-    out_.append(s);
-  }
-  void bytes(std::string_view s) {
-    head(kBytes, s.size());
-    out_.append(s);
-  }
-  void number(double v) {
-    byte(0xfb);
-    big_endian(std::bit_cast<std::uint64_t>(v), 8);
-  }
-  void number(float v) {
-    byte(0xfa);
-    big_endian(std::bit_cast<std::uint32_t>(v), 4);
-  }
-  void boolean(bool v) { byte(v ? 0xf5u : 0xf4u); }
-  void raw(std::string_view s) { out_.append(s); }
-  void reserve(std::size_t n) { out_.reserve(n); }
-
-  void field(std::string_view key, std::string_view v) { text(key), text(v); }
-  void field(std::string_view key, const std::string& v) { text(key), text(v); }
-  void field(std::string_view key, const char* v) = delete;
-  void field(std::string_view key, double v) { text(key), number(v); }
-  void field(std::string_view key, float v) { text(key), number(v); }
-  void field(std::string_view key, bool v) { text(key), boolean(v); }
-  void field(std::string_view key, std::uint64_t v) { text(key), head(kUnsigned, v); }
-  void field(std::string_view key, std::uint32_t v) { text(key), head(kUnsigned, v); }
-  void field(std::string_view key, std::int64_t v) {
-    text(key);
-    if (v >= 0)
-      head(kUnsigned, static_cast<std::uint64_t>(v));
-    else
-      head(kNegative, static_cast<std::uint64_t>(-(v + 1)));
-  }
-  void field(std::string_view key, const std::vector<float>& v) {
-    text(key);
-    bytes({reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float)});
-  }
-
-  std::string take() { return std::move(out_); }
-
- private:
-  void byte(unsigned b) { out_.push_back(static_cast<char>(b)); }
-  void big_endian(std::uint64_t n, int bytes) {
-    for (int i = bytes - 1; i >= 0; --i) byte(static_cast<unsigned>(n >> (8 * i)) & 0xff);
-  }
-
-  std::string out_;
-};
-
-/// A message of so many fields besides version and type.
-void begin(Writer& w, std::string_view type, std::size_t fields) {
-  w.head(Writer::kMap, fields + 2);
-  w.field("v", std::uint32_t{kVersion});
-  w.field("t", type);
-}
-
 enum Flag : std::uint32_t {
   kExplored = 1,
   kEndOfEpisode = 2,
@@ -309,7 +187,7 @@ void write(Writer& w, const LearningSettings& s) {
 }
 
 void write(Writer& w, const HelloDown& m) {
-  begin(w, "hello", 5);
+  begin(w, kVersion, "hello", 5);
   w.field("software", m.software);
   w.field("epoch", m.epoch);
   w.field("period_s", m.period_s);
@@ -319,7 +197,7 @@ void write(Writer& w, const HelloDown& m) {
 }
 
 void write(Writer& w, const Announce& m) {
-  begin(w, "announce", 10);
+  begin(w, kVersion, "announce", 10);
   w.field("agent", m.agent);
   w.field("key", m.key);
   w.field("task", to_string(m.task));
@@ -335,19 +213,19 @@ void write(Writer& w, const Announce& m) {
 }
 
 void write(Writer& w, const Gone& m) {
-  begin(w, "gone", 1);
+  begin(w, kVersion, "gone", 1);
   w.field("agent", m.agent);
 }
 
 void write(Writer& w, const Steps& m) {
-  begin(w, "steps", 1);
+  begin(w, kVersion, "steps", 1);
   w.text("steps");
   w.head(Writer::kArray, m.steps.size());
   for (const Step& s : m.steps) write(w, s);
 }
 
 void write(Writer& w, const Verdict& m) {
-  begin(w, "verdict", 4);
+  begin(w, kVersion, "verdict", 4);
   w.field("agent", m.agent);
   w.field("version", m.version);
   w.field("accepted", m.accepted);
@@ -355,20 +233,20 @@ void write(Writer& w, const Verdict& m) {
 }
 
 void write(Writer& w, const HelloUp& m) {
-  begin(w, "hello", 3);
+  begin(w, kVersion, "hello", 3);
   w.field("software", m.software);
   w.field("blas", m.blas);
   w.field("pid", m.pid);
 }
 
 void write(Writer& w, const Stored& m) {
-  begin(w, "stored", 2);
+  begin(w, kVersion, "stored", 2);
   w.field("agent", m.agent);
   w.field("seq", m.seq);
 }
 
 void write(Writer& w, const Acknowledge& m) {
-  begin(w, "acknowledge", 1);
+  begin(w, kVersion, "acknowledge", 1);
   w.text("stored");
   w.head(Writer::kArray, m.stored.size());
   for (const Stored& s : m.stored) {
@@ -379,14 +257,14 @@ void write(Writer& w, const Acknowledge& m) {
 }
 
 void write(Writer& w, const Offer& m) {
-  begin(w, "offer", 2);
+  begin(w, kVersion, "offer", 2);
   w.field("agent", m.agent);
   w.text("policy");
   w.bytes(m.policy);
 }
 
 void write(Writer& w, const Status& m) {
-  begin(w, "status", 9);
+  begin(w, kVersion, "status", 9);
   w.field("agent", m.agent);
   w.field("doing", m.doing);
   w.field("transitions", m.transitions);
@@ -407,221 +285,6 @@ std::string encode_any(const Message& message) {
 }
 
 // --- reading --------------------------------------------------------------------------------------------
-
-/// Bytes of the UTF-8 sequence at the front of a non-empty text, 0: it is none (RFC 3629: no overlong forms,
-/// no surrogates).
-std::size_t utf8_sequence(std::string_view text) {
-  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
-  const unsigned first = byte(0);
-  const std::size_t n = first < 0x80                     ? 1
-                        : first >= 0xc2 && first <= 0xdf ? 2
-                        : first >= 0xe0 && first <= 0xef ? 3
-                        : first >= 0xf0 && first <= 0xf4 ? 4
-                                                         : 0;
-  if (n == 0 || n > text.size()) return 0;
-  for (std::size_t k = 1; k < n; ++k)
-    if ((byte(k) & 0xc0) != 0x80) return 0;
-  if (first == 0xe0 && byte(1) < 0xa0) return 0;
-  if (first == 0xed && byte(1) > 0x9f) return 0;
-  if (first == 0xf0 && byte(1) < 0x90) return 0;
-  if (first == 0xf4 && byte(1) > 0x8f) return 0;
-  return n;
-}
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t n = utf8_sequence(text);
-    if (n == 0) return false;
-    text.remove_prefix(n);
-  }
-  return true;
-}
-
-/// One pass over the bytes before anything is built from them, because nlohmann's reader recurses as deep as
-/// the sender likes: well formed, shallow, definite lengths that the message holds, and only the kinds of
-/// values that messages are made of. Returns how many map entries there are.
-Result<std::size_t> scan(std::string_view bytes) {
-  std::array<std::uint64_t, kMaxDepth + 1> open = {1};  // items still to come, per level
-  std::size_t depth = 0, i = 0, entries = 0;
-  const auto wrong = [&](std::string_view what) {
-    return invalid("byte " + std::to_string(i) + ": " + std::string(what));
-  };
-  while (true) {
-    while (depth > 0 && open[depth] == 0) --depth;
-    if (open[depth] == 0) break;  // depth 0: the message is whole
-    --open[depth];
-    if (i >= bytes.size()) return wrong("the message ends early");
-    const unsigned first = static_cast<unsigned char>(bytes[i]);
-    const unsigned major = first >> 5, info = first & 31;
-    if (info >= 28) return wrong("indefinite length");
-    const std::size_t extra = info < 24 ? 0 : std::size_t{1} << (info - 24);
-    if (bytes.size() - i - 1 < extra) return wrong("the message ends early");
-    std::uint64_t n = info;
-    if (extra > 0) {
-      n = 0;
-      for (std::size_t k = 1; k <= extra; ++k) n = n << 8 | static_cast<unsigned char>(bytes[i + k]);
-    }
-    const std::size_t left = bytes.size() - i - 1 - extra;
-    switch (major) {
-      case 0:
-        break;
-      case 1:
-        if (n > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-          return wrong("a number below -2^63");
-        break;
-      case 2:
-      case 3:
-        if (n > left) return wrong("a length beyond the message");
-        if (major == 3 && !is_utf8(bytes.substr(i + 1 + extra, n))) return wrong("text that is not UTF-8");
-        i += n;
-        break;
-      case 4:
-      case 5:
-        if (n > left / (major - 3)) return wrong("a length beyond the message");
-        if (depth == kMaxDepth) return wrong("nested too deep");
-        open[++depth] = n * (major - 3);
-        if (major == 5) entries += n;
-        break;
-      case 7:
-        if (info == 20 || info == 21 || (info >= 25 && info <= 27)) break;  // false, true, floats
-        [[fallthrough]];
-      default:
-        return wrong("a kind of value that no message has");
-    }
-    i += 1 + extra;
-  }
-  if (i != bytes.size()) return wrong("more follows the message");
-  return entries;
-}
-
-std::size_t count_entries(const json& j) {
-  std::size_t n = j.is_object() ? j.size() : 0;
-  if (j.is_structured())
-    for (const json& part : j) n += count_entries(part);
-  return n;
-}
-
-Result<json> parse(std::string_view bytes) {
-  if (bytes.size() > kMaxMessage)
-    return Error(std::errc::message_size,
-                 std::to_string(bytes.size()) + " bytes, at most " + std::to_string(kMaxMessage));
-  FLASH_TRY(const std::size_t entries, scan(bytes));
-  json j = json::from_cbor(bytes.begin(), bytes.end(), true, false);
-  if (!j.is_object()) return invalid("not a map with text keys");
-  if (count_entries(j) != entries) return invalid("a key is there twice");
-  return j;
-}
-
-template <class E, std::size_t N>
-bool from_name(std::string_view name, const std::array<E, N>& all, E& value) {
-  for (E e : all)
-    if (to_string(e) == name) {
-      value = e;
-      return true;
-    }
-  return false;
-}
-
-/// The fields of one map; the first error stays.
-class Fields {
- public:
-  explicit Fields(const json& map, std::string path = "") : map_(map), path_(std::move(path)) {}
-
-  template <class T>
-  void get(std::string_view key, T& value) {
-    const json* j = find(key);
-    if (j) read(key, *j, value);
-  }
-  const json* find(std::string_view key) {
-    ++asked_;
-    const auto it = map_.find(key);
-    if (it != map_.end()) return &*it;
-    fail(key, "missing");
-    return nullptr;
-  }
-  const json* list(std::string_view key, std::size_t max, std::string_view unit) {
-    const json* j = find(key);
-    if (j && !j->is_array()) return fail(key, "not a list"), nullptr;
-    if (j && j->size() > max)
-      return fail(key,
-                  std::to_string(j->size()) + " " + std::string(unit) + ", at most " + std::to_string(max)),
-             nullptr;
-    return j;
-  }
-  void fail(std::string_view key, std::string_view what) {
-    if (!error_) error_ = invalid(path_ + std::string(key) + ": " + std::string(what));
-  }
-  /// REQUIRES: `known` are all keys that were asked for.
-  Result<void> done(std::initializer_list<std::string_view> known) {
-    assert(known.size() == asked_);
-    if (!error_ && map_.size() != asked_)
-      for (const auto& item : map_.items()) {
-        bool is_known = false;
-        for (std::string_view k : known) is_known = is_known || k == item.key();
-        if (!is_known) fail(item.key().substr(0, 32), "unknown key");
-      }
-    return error_ ? Result<void>(*error_) : Result<void>();
-  }
-
- private:
-  void read(std::string_view key, const json& j, std::string& value) {
-    if (!j.is_string()) return fail(key, "not a text");
-    value = j.get_ref<const std::string&>();
-  }
-  void read(std::string_view key, const json& j, bool& value) {
-    if (!j.is_boolean()) return fail(key, "not true or false");
-    value = j.get<bool>();
-  }
-  void read(std::string_view key, const json& j, std::uint64_t& value) {
-    if (!j.is_number_unsigned()) return fail(key, "not a count");
-    value = j.get<std::uint64_t>();
-  }
-  void read(std::string_view key, const json& j, std::uint32_t& value) {
-    std::uint64_t wide = 0;
-    if (!j.is_number_unsigned() || (wide = j.get<std::uint64_t>()) > 0xffffffff)
-      return fail(key, "not a count below 2^32");
-    value = static_cast<std::uint32_t>(wide);
-  }
-  void read(std::string_view key, const json& j, std::int64_t& value) {
-    if (!j.is_number_integer() || (j.is_number_unsigned() && j.get<std::uint64_t>() > kMaxInt64))
-      return fail(key, "not a whole number");
-    value = j.get<std::int64_t>();
-  }
-  void read(std::string_view key, const json& j, double& value) {
-    if (!j.is_number_float()) return fail(key, "not a number");
-    value = j.get<double>();
-  }
-  void read(std::string_view key, const json& j, float& value) {
-    if (!j.is_number_float()) return fail(key, "not a number");
-    value = static_cast<float>(j.get<double>());
-  }
-  void read(std::string_view key, const json& j, std::vector<float>& value) {
-    if (!j.is_binary()) return fail(key, "not an array of f32");
-    const auto& bytes = j.get_binary();
-    if (bytes.size() % sizeof(float) != 0) return fail(key, "not whole numbers of four bytes");
-    value.resize(bytes.size() / sizeof(float));
-    if (!value.empty()) std::memcpy(value.data(), bytes.data(), bytes.size());
-  }
-  void read(std::string_view key, const json& j, Task& value) {
-    constexpr std::array kAll = {Task::ResourceLimits, Task::CpuFrequency};
-    if (!j.is_string() || !from_name(j.get_ref<const std::string&>(), kAll, value)) fail(key, "not a task");
-  }
-  void read(std::string_view key, const json& j, Stage& value) {
-    constexpr std::array kAll = {Stage::Initialized, Stage::Offline, Stage::Online, Stage::Serving};
-    if (!j.is_string() || !from_name(j.get_ref<const std::string&>(), kAll, value)) fail(key, "not a stage");
-  }
-  void read(std::string_view key, const json& j, Controller& value) {
-    constexpr std::array kAll = {Controller::None, Controller::Fallback, Controller::Learned};
-    if (!j.is_string() || !from_name(j.get_ref<const std::string&>(), kAll, value))
-      fail(key, "not a controller");
-  }
-
-  static constexpr std::uint64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
-  const json& map_;
-  std::string path_;
-  std::size_t asked_ = 0;
-  std::optional<Error> error_;
-};
 
 Result<void> read(const json& j, LearningSettings& s) {
   if (!j.is_object()) return invalid("settings: not a map");
@@ -645,14 +308,6 @@ Result<void> read(const json& j, LearningSettings& s) {
                  "snapshot_lifetime_s", "replay_steps", "store_max_mib", "store_max_days"});
 }
 
-/// Version and type are asked for by every message.
-Fields fields_of(const json& j) {
-  Fields f(j);
-  (void)f.find("v");
-  (void)f.find("t");
-  return f;
-}
-
 Result<void> read(const json& j, HelloDown& m) {
   Fields f = fields_of(j);
   f.get("software", m.software);
@@ -668,7 +323,7 @@ Result<void> read(const json& j, Announce& m) {
   Fields f = fields_of(j);
   f.get("agent", m.agent);
   f.get("key", m.key);
-  f.get("task", m.task);
+  f.get_enum("task", m.task, std::array{Task::ResourceLimits, Task::CpuFrequency}, "a task");
   f.get("application", m.application);
   f.get("rule", m.rule);
   f.get("state_dim", m.state_dim);
@@ -700,8 +355,10 @@ Result<void> read(const json& j, Step& m, const std::string& path) {
   f.get("time_us", m.time_us);
   f.get("episode", m.episode);
   f.get("step", m.step);
-  f.get("stage", m.stage);
-  f.get("by", m.controller);
+  f.get_enum("stage", m.stage, std::array{Stage::Initialized, Stage::Offline, Stage::Online, Stage::Serving},
+             "a stage");
+  f.get_enum("by", m.controller, std::array{Controller::None, Controller::Fallback, Controller::Learned},
+             "a controller");
   f.get("flags", flags);
   f.get("state", m.state);
   f.get("action", m.action);
@@ -799,24 +456,6 @@ Result<Message> read_as(const json& j) {
   return Message(std::move(m));
 }
 
-Result<std::string> type_of(const json& j) {
-  const auto version = j.find("v");
-  if (version == j.end() || !version->is_number_unsigned()) return invalid("v: not a version");
-  if (*version != kVersion)
-    return Error(std::errc::protocol_not_supported,
-                 "version " + version->dump() + ", this end speaks " + std::to_string(kVersion));
-  const auto type = j.find("t");
-  if (type == j.end() || !type->is_string()) return invalid("t: not a type");
-  return type->get<std::string>();
-}
-
-Error unknown_type(const std::string& type) {
-  std::string shown = type.substr(0, 32);
-  for (char& c : shown)
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
-  return invalid("t: unknown type '" + shown + "'");
-}
-
 }  // namespace
 
 Result<void> validate(const LearningSettings& settings) {
@@ -853,7 +492,7 @@ std::string join_steps(std::span<const std::string_view> steps) {
   for (std::string_view s : steps) size += s.size();
   Writer w;
   w.reserve(size);
-  begin(w, "steps", 1);
+  begin(w, kVersion, "steps", 1);
   w.text("steps");
   w.head(Writer::kArray, steps.size());
   for (std::string_view s : steps) w.raw(s);
@@ -862,7 +501,7 @@ std::string join_steps(std::span<const std::string_view> steps) {
 
 Result<Down> decode_down(std::string_view bytes) {
   FLASH_TRY(const json j, parse(bytes));
-  FLASH_TRY(const std::string type, type_of(j));
+  FLASH_TRY(const std::string type, type_of(j, kVersion));
   if (type == "hello") return read_as<HelloDown, Down>(j);
   if (type == "announce") return read_as<Announce, Down>(j);
   if (type == "gone") return read_as<Gone, Down>(j);
@@ -873,7 +512,7 @@ Result<Down> decode_down(std::string_view bytes) {
 
 Result<Up> decode_up(std::string_view bytes) {
   FLASH_TRY(const json j, parse(bytes));
-  FLASH_TRY(const std::string type, type_of(j));
+  FLASH_TRY(const std::string type, type_of(j, kVersion));
   if (type == "hello") return read_as<HelloUp, Up>(j);
   if (type == "stored") return read_as<Stored, Up>(j);
   if (type == "acknowledge") return read_as<Acknowledge, Up>(j);

@@ -19,6 +19,7 @@
 
 #include "workloads/histogram.h"
 #include "workloads/http.h"
+#include "workloads/metrics_page.h"
 #include "workloads/report.h"
 #include "workloads/request_work.h"
 #include "workloads/statsd.h"
@@ -190,7 +191,10 @@ class Service {
     connection->released.load(std::memory_order_acquire);
     const ReadEnd end = read_all(*connection);
     // A request that came together with the end of the stream is still answered (half-closed client).
-    if (parse_http_request(connection->input).state != HttpParse::Incomplete) {
+    const HttpRequest request = parse_http_request(connection->input);
+    if (request.state == HttpParse::Complete && request.path == "/metrics") {
+      answer(connection, nullptr);  // now: who is overloaded can still say so
+    } else if (request.state != HttpParse::Incomplete) {
       take_memory(*connection);
       const std::lock_guard lock(mutex_);
       ready_.push_back(connection);
@@ -235,27 +239,35 @@ class Service {
         ready_.pop_front();
       }
       memory_.touch();
-      answer(connection, request_work);
+      answer(connection, &request_work);
     }
   }
 
-  void answer(Connection* connection, RequestWork& request_work) {
+  std::string metrics() {
+    const std::lock_guard lock(mutex_);
+    return metrics_page(latency_, over_slo_, options_.application.name);
+  }
+
+  /// `request_work`: of the calling worker; the thread that reads the sockets has none and does no work.
+  void answer(Connection* connection, RequestWork* request_work) {
     const HttpRequest request = parse_http_request(connection->input);
     const bool usable = request.state == HttpParse::Complete;
     const bool keep_alive = usable && request.keep_alive;
-    const bool is_work = usable && request.method == "GET" && request.path == "/work";
+    const bool is_work = request_work && usable && request.method == "GET" && request.path == "/work";
     std::string response;
     if (!usable) {
       response = format_http_response(400, "this is not a request of HTTP/1.1 without a body\n", false);
     } else if (request.method != "GET") {
       response = format_http_response(405, "only GET\n", keep_alive);
     } else if (is_work) {
-      const auto checksum = request_work.run(stop_);
+      const auto checksum = request_work->run(stop_);
       response = format_http_response(200, std::to_string(checksum) + "\n", keep_alive);
     } else if (request.path == "/healthz") {
       response = format_http_response(200, "ok\n", keep_alive);
+    } else if (request.path == "/metrics") {
+      response = format_http_response(200, metrics(), keep_alive);
     } else {
-      response = format_http_response(404, "GET /work or /healthz\n", keep_alive);
+      response = format_http_response(404, "GET /work, /healthz or /metrics\n", keep_alive);
     }
     // A response of some hundred bytes fits the socket's buffer unless the client reads nothing at all.
     const auto sent =
@@ -278,6 +290,7 @@ class Service {
       take_memory(*connection);
       const std::lock_guard lock(mutex_);
       ready_.push_back(connection);
+      wake_.notify_one();
     } else {
       rearm(connection);  // the connection may be another thread's from here on
     }

@@ -1,0 +1,131 @@
+#include "collectors/prometheus_collector.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace flash {
+namespace {
+
+constexpr double kEnoughSamples = 20;  // as StatsdOptions::few_requests
+constexpr int kStaleIntervals = 3;
+
+Sample judged(double value, Validity validity) {
+  return {value, validity};
+}
+
+}  // namespace
+
+void PrometheusCollector::configure(const std::vector<ScrapedRule>& rules, Duration period) {
+  period_ = period;
+  std::map<std::string, Page> pages;
+  for (const ScrapedRule& rule : rules) {
+    const auto known = pages_.find(rule.rule);
+    Page& page = pages[rule.rule];
+    if (known != pages_.end()) page = std::move(known->second);
+    page.is = rule;
+  }
+  pages_ = std::move(pages);
+}
+
+void PrometheusCollector::set_source(bool there, std::string why_not) {
+  source_there_ = there;
+  source_why_not_ = std::move(why_not);
+}
+
+bool PrometheusCollector::take(Now now, const std::string& rule, ScrapeResult result) {
+  const auto it = pages_.find(rule);
+  if (it == pages_.end()) return false;
+  Page& page = it->second;
+  page.answered = true;
+  page.last = std::move(result);
+  if (page.last.state == ScrapeResult::State::Good && page.last.covers_s > 0) {
+    page.read = true;
+    page.good = page.last;
+    page.good_at = now.mono;
+  }
+  return true;
+}
+
+void PrometheusCollector::track(const Target& target) {
+  targets_[target.id] = target.rule;
+}
+
+void PrometheusCollector::untrack(TargetId id) {
+  targets_.erase(id);
+}
+
+void PrometheusCollector::fill(Now now, Page& page, Observation& observation) const {
+  using State = ScrapeResult::State;
+  Sample& p50 = observation[Signal::LatencyP50];
+  Sample& p99 = observation[Signal::LatencyP99];
+  Sample& rate = observation[Signal::RequestRate];
+  Sample& errors = observation[Signal::ErrorRate];
+  const Duration holds = page.is.interval + page.is.timeout + 2 * period_;
+  const Duration age = now.mono - page.good_at;
+  page.late = page.read && age > holds;
+  if (page.answered && page.last.state == State::Invalid) {
+    p50 = p99 = rate = Sample::invalid();
+    return;
+  }
+  if (!page.read || age > holds + kStaleIntervals * page.is.interval) return;
+  const ScrapeResult& r = page.good;
+  const bool fresh = source_there_ && page.last.state == State::Good && !page.late;
+  // A quarter more: neither side's timer is exact.
+  const bool fine = from_seconds(r.covers_s) <= period_ * 9 / 4;
+  const Validity validity = !fresh ? Validity::Stale : fine ? Validity::Good : Validity::Degraded;
+  rate = judged(r.requests / r.covers_s, validity);
+  if (r.has_errors) errors = judged(r.errors / r.covers_s, validity);
+  if (!r.has_latency) return;
+  p50 = judged(r.p50_ms, validity);
+  const bool certain = r.exact && r.samples >= kEnoughSamples;
+  p99 = judged(r.p99_ms, certain ? validity : std::min(validity, Validity::Degraded));
+}
+
+void PrometheusCollector::collect(Now now, ObservationTable& table) {
+  for (const auto& [id, rule] : targets_) {
+    const auto row = table.find(id);
+    if (row == table.end()) continue;
+    for (Signal s : {Signal::LatencyP50, Signal::LatencyP99, Signal::RequestRate, Signal::ErrorRate})
+      row->second[s] = Sample::missing();
+    if (const auto page = pages_.find(rule); page != pages_.end()) fill(now, page->second, row->second);
+  }
+}
+
+std::string PrometheusCollector::trouble_of(const Page& page) const {
+  using State = ScrapeResult::State;
+  if (!source_there_) return source_why_not_;
+  if (!page.answered) return "not read yet";
+  switch (page.last.state) {
+    case State::Good:
+      return page.late ? "stale: no reading in time" : "";
+    case State::First:
+      return page.last.reason;
+    case State::Unreachable:
+      return "unreachable: " + page.last.reason;
+    case State::Invalid:
+      return "invalid: " + page.last.reason;
+  }
+  return "";
+}
+
+std::vector<Degraded> PrometheusCollector::degraded() const {
+  std::vector<Degraded> all;
+  if (pages_.empty()) return all;
+  if (!source_there_) return {{"prometheus", "metrics pages are not read: " + source_why_not_}};
+  for (const auto& [rule, page] : pages_) {
+    if (!page.answered || page.last.state == ScrapeResult::State::First) continue;  // on its way
+    if (const std::string trouble = trouble_of(page); !trouble.empty())
+      all.push_back({"prometheus", "the metrics page of rule " + rule + " is " + trouble});
+  }
+  return all;
+}
+
+std::string PrometheusCollector::why_not(TargetId id) const {
+  const auto target = targets_.find(id);
+  const auto page = target == targets_.end() ? pages_.end() : pages_.find(target->second);
+  if (page == pages_.end()) return "its rule names no metrics page";
+  const std::string trouble = trouble_of(page->second);
+  return trouble.empty() ? "the page counts no request" : trouble;
+}
+
+}  // namespace flash

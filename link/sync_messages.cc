@@ -1,0 +1,337 @@
+#include "link/sync_messages.h"
+
+#include <array>
+#include <cassert>
+
+#include "link/cbor.h"
+#include "link/metric_selector.h"
+
+namespace flash::link::sync {
+
+using namespace cbor;
+using nlohmann::json;
+
+namespace {
+
+constexpr double kMaxCount = 1e15;   // requests between two answers
+constexpr double kMaxLatency = 1e9;  // ms
+
+constexpr std::array kStates = {ReadingState::First, ReadingState::Good, ReadingState::Unreachable,
+                                ReadingState::Invalid};
+constexpr std::array kTypes = {FamilyType::Gauge, FamilyType::Counter, FamilyType::Info};
+
+// --- bounds ---------------------------------------------------------------------------------------------
+
+void check_selector(Check& c, std::string_view field, const std::string& text) {
+  if (text.empty()) return;
+  if (auto wrong = wrong_with_selector(text)) c.fail(field, *wrong);
+}
+
+Result<void> check(const HelloDown& m) {
+  Check c;
+  c.name("software", m.software);
+  return c.result();
+}
+
+Result<void> check(const Scrape& m, const std::string& path) {
+  Check c(path);
+  c.name("rule", m.rule);
+  if (auto wrong = wrong_with_url(m.url)) c.fail("url", *wrong);
+  c.range("interval_s", m.interval_s, 0.1, 3600);
+  c.range("timeout_s", m.timeout_s, 0.05, 60);
+  check_selector(c, "latency", m.latency);
+  check_selector(c, "requests", m.requests);
+  check_selector(c, "errors", m.errors);
+  if (m.latency.empty() && m.requests.empty()) c.fail("latency", "nothing is asked for");
+  return c.result();
+}
+
+Result<void> check(const Scrapes& m) {
+  Check c;
+  c.count("scrapes", m.scrapes.size(), 0, kMaxScrapes, "scrapes");
+  FLASH_CHECK(c.result());
+  for (std::size_t i = 0; i < m.scrapes.size(); ++i) FLASH_CHECK(check(m.scrapes[i], at("scrapes", i)));
+  return {};
+}
+
+Result<void> check(const Family& m) {
+  Check c;
+  if (!is_metric_name(m.name)) c.fail("name", "not a metric's name");
+  c.name("name", m.name);
+  c.name("unit", m.unit, true);
+  c.name("help", m.help);
+  c.count("labels", m.labels.size(), 0, kMaxLabels, "labels");
+  for (const std::string& label : m.labels)
+    if (!is_label_name(label)) c.fail("labels", "not a label's name");
+  c.count("values", m.values.size(), 0, kMaxSamples, "samples");
+  if (m.label_values.size() != m.labels.size() * m.values.size())
+    c.fail("label_values", "not one per label and sample");
+  for (const std::string& value : m.label_values) c.name("label_values", value, true);
+  return c.result();
+}
+
+Result<void> check(const MetricsEnd&) {
+  return {};
+}
+
+Result<void> check(const HelloUp& m) {
+  Check c;
+  c.name("software", m.software);
+  return c.result();
+}
+
+Result<void> check(const Reading& m) {
+  Check c;
+  c.name("rule", m.rule);
+  c.name("reason", m.reason, true);
+  if ((m.state == ReadingState::Good) != m.reason.empty())
+    c.fail("reason", "given exactly where it is not good");
+  c.range("covers_s", m.covers_s, 0, 1e6);
+  if (m.state == ReadingState::Good && m.covers_s <= 0) c.fail("covers_s", "no time");
+  c.range("requests", m.requests, 0, kMaxCount);
+  c.range("errors", m.errors, 0, kMaxCount);
+  c.range("p50_ms", m.p50_ms, 0, kMaxLatency);
+  c.range("p99_ms", m.p99_ms, 0, kMaxLatency);
+  c.range("samples", m.samples, 0, kMaxCount);
+  if (m.p50_ms > m.p99_ms) c.fail("p50_ms", "above p99_ms");
+  return c.result();
+}
+
+Result<void> check(const WantMetrics&) {
+  return {};
+}
+
+// --- writing --------------------------------------------------------------------------------------------
+
+void write_texts(Writer& w, std::string_view key, const std::vector<std::string>& texts) {
+  w.text(key);
+  w.head(Writer::kArray, texts.size());
+  for (const std::string& t : texts) w.text(t);
+}
+
+void write(Writer& w, const HelloDown& m) {
+  begin(w, kVersion, "hello", 1);
+  w.field("software", m.software);
+}
+
+void write(Writer& w, const Scrapes& m) {
+  begin(w, kVersion, "scrapes", 1);
+  w.text("scrapes");
+  w.head(Writer::kArray, m.scrapes.size());
+  for (const Scrape& s : m.scrapes) {
+    w.head(Writer::kMap, 7);
+    w.field("rule", s.rule);
+    w.field("url", s.url);
+    w.field("interval_s", s.interval_s);
+    w.field("timeout_s", s.timeout_s);
+    w.field("latency", s.latency);
+    w.field("requests", s.requests);
+    w.field("errors", s.errors);
+  }
+}
+
+void write(Writer& w, const Family& m) {
+  begin(w, kVersion, "family", 7);
+  w.field("name", m.name);
+  w.field("type", to_string(m.type));
+  w.field("unit", m.unit);
+  w.field("help", m.help);
+  write_texts(w, "labels", m.labels);
+  write_texts(w, "label_values", m.label_values);
+  w.field("values", m.values);
+}
+
+void write(Writer& w, const MetricsEnd&) {
+  begin(w, kVersion, "metrics-end", 0);
+}
+
+void write(Writer& w, const HelloUp& m) {
+  begin(w, kVersion, "hello", 2);
+  w.field("software", m.software);
+  w.field("pid", m.pid);
+}
+
+void write(Writer& w, const Reading& m) {
+  begin(w, kVersion, "reading", 12);
+  w.field("rule", m.rule);
+  w.field("state", to_string(m.state));
+  w.field("reason", m.reason);
+  w.field("covers_s", m.covers_s);
+  w.field("requests", m.requests);
+  w.field("has_errors", m.has_errors);
+  w.field("errors", m.errors);
+  w.field("has_latency", m.has_latency);
+  w.field("p50_ms", m.p50_ms);
+  w.field("p99_ms", m.p99_ms);
+  w.field("samples", m.samples);
+  w.field("exact", m.exact);
+}
+
+void write(Writer& w, const WantMetrics&) {
+  begin(w, kVersion, "want-metrics", 0);
+}
+
+template <class Message>
+std::string encode_any(const Message& message) {
+  assert(validate(message));
+  Writer w;
+  std::visit([&w](const auto& m) { write(w, m); }, message);
+  return w.take();
+}
+
+// --- reading --------------------------------------------------------------------------------------------
+
+Result<void> read_texts(const json& list, std::string_view key, std::vector<std::string>& texts) {
+  for (const json& text : list) {
+    if (!text.is_string()) return invalid(std::string(key) + ": not a text");
+    texts.push_back(text.get_ref<const std::string&>());
+  }
+  return {};
+}
+
+Result<void> read(const json& j, HelloDown& m) {
+  Fields f = fields_of(j);
+  f.get("software", m.software);
+  return f.done({"v", "t", "software"});
+}
+
+Result<void> read(const json& j, Scrapes& m) {
+  Fields f = fields_of(j);
+  const json* list = f.list("scrapes", kMaxScrapes, "scrapes");
+  FLASH_CHECK(f.done({"v", "t", "scrapes"}));
+  m.scrapes.resize(list->size());
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    if (!(*list)[i].is_object()) return invalid("scrapes[" + std::to_string(i) + "]: not a map");
+    Fields one((*list)[i], at("scrapes", i));
+    Scrape& s = m.scrapes[i];
+    one.get("rule", s.rule);
+    one.get("url", s.url);
+    one.get("interval_s", s.interval_s);
+    one.get("timeout_s", s.timeout_s);
+    one.get("latency", s.latency);
+    one.get("requests", s.requests);
+    one.get("errors", s.errors);
+    FLASH_CHECK(one.done({"rule", "url", "interval_s", "timeout_s", "latency", "requests", "errors"}));
+  }
+  return {};
+}
+
+Result<void> read(const json& j, Family& m) {
+  Fields f = fields_of(j);
+  f.get("name", m.name);
+  f.get_enum("type", m.type, kTypes, "a type of metric");
+  f.get("unit", m.unit);
+  f.get("help", m.help);
+  const json* labels = f.list("labels", kMaxLabels, "labels");
+  const json* label_values = f.list("label_values", kMaxLabels * kMaxSamples, "values");
+  f.get("values", m.values);
+  FLASH_CHECK(f.done({"v", "t", "name", "type", "unit", "help", "labels", "label_values", "values"}));
+  FLASH_CHECK(read_texts(*labels, "labels", m.labels));
+  return read_texts(*label_values, "label_values", m.label_values);
+}
+
+Result<void> read(const json& j, MetricsEnd&) {
+  return fields_of(j).done({"v", "t"});
+}
+
+Result<void> read(const json& j, HelloUp& m) {
+  Fields f = fields_of(j);
+  f.get("software", m.software);
+  f.get("pid", m.pid);
+  return f.done({"v", "t", "software", "pid"});
+}
+
+Result<void> read(const json& j, Reading& m) {
+  Fields f = fields_of(j);
+  f.get("rule", m.rule);
+  f.get_enum("state", m.state, kStates, "a state");
+  f.get("reason", m.reason);
+  f.get("covers_s", m.covers_s);
+  f.get("requests", m.requests);
+  f.get("has_errors", m.has_errors);
+  f.get("errors", m.errors);
+  f.get("has_latency", m.has_latency);
+  f.get("p50_ms", m.p50_ms);
+  f.get("p99_ms", m.p99_ms);
+  f.get("samples", m.samples);
+  f.get("exact", m.exact);
+  return f.done({"v", "t", "rule", "state", "reason", "covers_s", "requests", "has_errors", "errors",
+                 "has_latency", "p50_ms", "p99_ms", "samples", "exact"});
+}
+
+Result<void> read(const json& j, WantMetrics&) {
+  return fields_of(j).done({"v", "t"});
+}
+
+template <class T, class Message>
+Result<Message> read_as(const json& j) {
+  T m;
+  FLASH_CHECK(read(j, m));
+  FLASH_CHECK(check(m));
+  return Message(std::move(m));
+}
+
+}  // namespace
+
+std::string_view to_string(FamilyType t) {
+  switch (t) {
+    case FamilyType::Gauge:
+      return "gauge";
+    case FamilyType::Counter:
+      return "counter";
+    case FamilyType::Info:
+      return "info";
+  }
+  return "";
+}
+
+std::string_view to_string(ReadingState s) {
+  switch (s) {
+    case ReadingState::First:
+      return "first";
+    case ReadingState::Good:
+      return "good";
+    case ReadingState::Unreachable:
+      return "unreachable";
+    case ReadingState::Invalid:
+      return "invalid";
+  }
+  return "";
+}
+
+Result<void> validate(const Down& message) {
+  return std::visit([](const auto& m) { return check(m); }, message);
+}
+
+Result<void> validate(const Up& message) {
+  return std::visit([](const auto& m) { return check(m); }, message);
+}
+
+std::string encode(const Down& message) {
+  return encode_any(message);
+}
+
+std::string encode(const Up& message) {
+  return encode_any(message);
+}
+
+Result<Down> decode_down(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes));
+  FLASH_TRY(const std::string type, type_of(j, kVersion));
+  if (type == "hello") return read_as<HelloDown, Down>(j);
+  if (type == "scrapes") return read_as<Scrapes, Down>(j);
+  if (type == "family") return read_as<Family, Down>(j);
+  if (type == "metrics-end") return read_as<MetricsEnd, Down>(j);
+  return unknown_type(type);
+}
+
+Result<Up> decode_up(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes));
+  FLASH_TRY(const std::string type, type_of(j, kVersion));
+  if (type == "hello") return read_as<HelloUp, Up>(j);
+  if (type == "reading") return read_as<Reading, Up>(j);
+  if (type == "want-metrics") return read_as<WantMetrics, Up>(j);
+  return unknown_type(type);
+}
+
+}  // namespace flash::link::sync

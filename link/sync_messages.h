@@ -1,0 +1,109 @@
+// Purpose: what crosses the socket between flashd and flash-sync: one CBOR map per SOCK_SEQPACKET message,
+// {"v": 1, "t": TYPE, ...}, with every bound, as messages.h has it for the learner.
+// Ownership: values. Thread rule: pure functions.
+//
+// flashd listens, flash-sync connects. After connecting:
+//   flashd     -> Hello, then Scrapes: what to scrape (again whenever that changes)
+//   flash-sync -> Hello, then a Reading per scrape, WantMetrics when it needs flashd's own metrics
+//   flashd     -> per WantMetrics: a Family per metric, then MetricsEnd
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/result.h"
+
+namespace flash::link::sync {
+
+inline constexpr int kVersion = 1;
+inline constexpr std::size_t kMaxScrapes = 128;    // 128 of the longest ones fit a message
+inline constexpr std::size_t kMaxLabels = 8;       // of a family of flashd's
+inline constexpr std::size_t kMaxSamples = 512;    // per Family message; a larger family comes in several
+inline constexpr std::size_t kMaxFamilies = 1024;  // messages between two MetricsEnd
+
+/// An application's metrics page, as a rule gives it (/rules/NAME/slo/prometheus).
+struct Scrape {
+  std::string rule;
+  std::string url;
+  double interval_s = 1;
+  double timeout_s = 0.5;
+  std::string latency;   // selector (metric_selector.h) of a histogram or summary; empty: none
+  std::string requests;  // of a counter; empty: the latency metric's count
+  std::string errors;    // of a counter; empty: none
+  bool operator==(const Scrape&) const = default;
+};
+
+struct HelloDown {
+  std::string software;  // "flashd 0.1.0"
+};
+
+/// All there are; replaces what was said before.
+struct Scrapes {
+  std::vector<Scrape> scrapes;
+};
+
+enum class FamilyType : std::uint8_t { Gauge, Counter, Info };
+std::string_view to_string(FamilyType t);  // "gauge", "counter", "info"
+
+/// One metric of flashd with samples: sample i has labels[k] = label_values[i * labels.size() + k].
+struct Family {
+  std::string name;  // without "_total"
+  FamilyType type = FamilyType::Gauge;
+  std::string unit;  // "seconds", "bytes"; empty: none
+  std::string help;
+  std::vector<std::string> labels;
+  std::vector<std::string> label_values;
+  std::vector<double> values;
+};
+
+struct MetricsEnd {};
+
+struct HelloUp {
+  std::string software;  // "flash-sync 0.1.0"
+  std::uint64_t pid = 0;
+};
+
+enum class ReadingState : std::uint8_t {
+  First,        // answered; differences need a second answer
+  Good,         // the numbers below hold
+  Unreachable,  // no answer: refused, timed out, wrong status
+  Invalid,      // an answer that is no metrics page, or without what is asked for
+};
+std::string_view to_string(ReadingState s);  // "first", "good", "unreachable", "invalid"
+
+/// What one scrape said, as differences to the one before.
+struct Reading {
+  std::string rule;
+  ReadingState state = ReadingState::Good;
+  std::string reason;   // in words, unless good
+  double covers_s = 0;  // time since the previous answer
+  double requests = 0;  // in that time
+  bool has_errors = false;
+  double errors = 0;  // in that time
+  bool has_latency = false;
+  double p50_ms = 0, p99_ms = 0;
+  double samples = 0;  // requests that the percentiles are of
+  bool exact = true;   // false: p99 is above the highest bucket, or a summary's over a time of its own
+};
+
+struct WantMetrics {};
+
+using Down = std::variant<HelloDown, Scrapes, Family, MetricsEnd>;
+using Up = std::variant<HelloUp, Reading, WantMetrics>;
+
+/// Within the bounds? EINVAL names the field.
+Result<void> validate(const Down& message);
+Result<void> validate(const Up& message);
+
+/// REQUIRES: validate() passes (asserted).
+std::string encode(const Down& message);
+std::string encode(const Up& message);
+
+/// As decode_down() and decode_up() of messages.h.
+Result<Down> decode_down(std::string_view bytes);
+Result<Up> decode_up(std::string_view bytes);
+
+}  // namespace flash::link::sync

@@ -1,0 +1,35 @@
+// Purpose: the command line of flash-sync; one table gives parsing, --help and the man page test.
+// Ownership: values. Thread rule: pure.
+#pragma once
+
+#include <syslog.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+
+namespace flash::sync {
+
+struct CommandLine {
+  enum class Command : std::uint8_t { Run, Help, Version };
+  Command command = Command::Run;
+  std::string socket = "/run/flashd/sync.sock";
+  std::string flashd_user;                               // empty: root and the own user alone
+  std::string listen = "127.0.0.1:9942";                 // empty: no endpoint
+  std::string textfile = "/run/flash-sync/flashd.prom";  // empty: none
+  double metrics_interval_s = 10;
+  int log_level = LOG_INFO;
+};
+
+struct OptionRow {
+  std::string_view name, argument, help;
+};
+
+std::span<const OptionRow> option_table();
+/// EINVAL says what is wrong.
+Result<CommandLine> parse_command_line(std::span<const char* const> arguments);
+std::string help_text();
+
+}  // namespace flash::sync

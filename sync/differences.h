@@ -1,0 +1,90 @@
+// Purpose: what happened between two looks at an application's metrics page: requests, errors, latency
+// percentiles. Ownership: a value per scrape. Thread rule: none needed. No clock: the caller says when.
+//
+// Counters only grow; one that fell was started anew and counts from 0, series by series. Histograms of
+// several series (one per handler, say) are added up and must have the same buckets. Percentiles are
+// interpolated within a bucket as PromQL's histogram_quantile() does, so they are as fine as the buckets. An
+// interval of few requests borrows from the ones before it, as StatsD's collector does. A summary has
+// percentiles of its own making over a time of its own choice: the largest of its series is taken, and said
+// not to be exact.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/time.h"
+#include "link/metric_selector.h"
+#include "link/sync_messages.h"
+#include "sync/exposition.h"
+
+namespace flash::sync {
+
+struct DifferencesOptions {
+  double enough_samples = 20;     // an interval with fewer borrows ...
+  std::size_t look_back = 10;     // ... from so many intervals before it
+  std::size_t max_series = 4096;  // that match, all selectors together
+  PageBounds page;
+};
+
+class Differences {
+ public:
+  /// REQUIRES: validate() accepts the scrape.
+  explicit Differences(const link::sync::Scrape& scrape, DifferencesOptions options = {});
+
+  /// A page that came at `now` (monotonic). First, Good or Invalid; after an Invalid one the next is compared
+  /// with the last one that was read.
+  link::sync::Reading page(Duration now, std::string_view text, bool openmetrics);
+  /// No page came.
+  link::sync::Reading unreachable(const std::string& reason) const;
+
+ private:
+  struct Histogram {
+    std::map<double, double> cumulative;  // by upper bound; +inf is there once complete
+  };
+  struct Summary {
+    double p50 = -1, p99 = -1;  // -1: not given
+    double count = -1;
+  };
+  /// What the selectors want of one page; series by their labels.
+  struct Seen {
+    std::map<std::string, Histogram> histograms;
+    std::map<std::string, Summary> summaries;
+    std::map<std::string, double> requests, errors;
+    std::string latency_type, requests_type, errors_type;
+    std::size_t series = 0;
+    std::string trouble;
+  };
+  struct Interval {
+    std::vector<double> counts;  // cumulative, one per bound
+  };
+
+  void take(const PageSample& sample, Seen& seen) const;
+  void take_latency(const PageSample& sample, std::string_view rest, Seen& seen) const;
+  void take_counter(const link::MetricSelector& selector, const PageSample& sample,
+                    std::map<std::string, double>& into, Seen& seen) const;
+  std::string wrong_with(const Seen& seen) const;
+  std::optional<std::vector<double>> bounds_of(const Seen& seen) const;
+  void histogram_latency(const Seen& seen, link::sync::Reading& reading);
+  void summary_latency(const Seen& seen, link::sync::Reading& reading) const;
+  link::sync::Reading reading(link::sync::ReadingState state, std::string reason) const;
+
+  std::string rule_;
+  DifferencesOptions options_;
+  std::optional<link::MetricSelector> latency_, requests_, errors_;
+  double to_ms_ = 1000;
+  std::optional<Seen> before_;
+  Duration before_at_{};
+  std::vector<double> bounds_;      // of the histograms; the last is +inf
+  std::deque<Interval> intervals_;  // newest first
+};
+
+/// How many milliseconds one unit of a metric of that name is: by its suffix (_milliseconds, _ms,
+/// _microseconds, _us, _nanoseconds, _ns), else seconds, Prometheus' base unit.
+double milliseconds_per_unit(std::string_view metric);
+
+}  // namespace flash::sync

@@ -1,0 +1,281 @@
+// flash-sync: the only process of flashd's with network: scrapes applications' metrics, serves flashd's own.
+// flash-sync(8).
+#include <fcntl.h>
+#include <pwd.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "sync/command_line.h"
+#include "sync/http_endpoint.h"
+#include "sync/metrics_page.h"
+#include "sync/scraper.h"
+#include "sync/session.h"
+#include "sync/version.h"
+
+namespace flash::sync {
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+Duration clock_now(clockid_t id) {
+  timespec ts = {};
+  clock_gettime(id, &ts);
+  return std::chrono::seconds(ts.tv_sec) + std::chrono::nanoseconds(ts.tv_nsec);
+}
+
+Now read_clocks() {
+  return {clock_now(CLOCK_MONOTONIC), WallTime(clock_now(CLOCK_REALTIME))};
+}
+
+std::uint64_t random_seed() {
+  std::uint64_t seed = 0;
+  if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = static_cast<std::uint64_t>(getpid());
+  return seed;
+}
+
+double resident_bytes() {
+  unsigned long total = 0, resident = 0;
+  if (FILE* file = std::fopen("/proc/self/statm", "re")) {
+    if (std::fscanf(file, "%lu %lu", &total, &resident) != 2) resident = 0;
+    std::fclose(file);
+  }
+  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+/// Lines for the journal carry their priority in front (sd-daemon(3)); a terminal gets it in words.
+class Log {
+ public:
+  explicit Log(int level) : level_(level), journal_(std::getenv("JOURNAL_STREAM") != nullptr) {}
+  void operator()(int priority, const std::string& text) const {
+    if (priority > level_) return;
+    static constexpr const char* kNames[] = {"emerg",   "alert",  "crit", "error",
+                                             "warning", "notice", "info", "debug"};
+    if (journal_)
+      std::fprintf(stderr, "<%d>%s\n", priority, text.c_str());
+    else
+      std::fprintf(stderr, "flash-sync: %s: %s\n", kNames[priority & 7], text.c_str());
+  }
+
+ private:
+  int level_;
+  bool journal_;
+};
+
+/// systemd's watchdog, fed by the loop itself.
+class Watchdog {
+ public:
+  Watchdog() {
+    std::uint64_t us = 0;
+    if (sd_watchdog_enabled(0, &us) > 0) every_ = std::chrono::microseconds(us / 3);
+  }
+  Duration feed(Duration now) {
+    if (every_ == Duration{}) return std::chrono::seconds(60);
+    if (now - fed_ >= every_) {
+      sd_notify(0, "WATCHDOG=1");
+      fed_ = now;
+    }
+    return every_;
+  }
+
+ private:
+  Duration every_{}, fed_{};
+};
+
+class Program {
+ public:
+  explicit Program(const CommandLine& line) : line_(line), log_(line.log_level) {}
+  ~Program() {
+    if (signals_ >= 0) close(signals_);
+  }
+  int run();
+
+ private:
+  Result<void> start();
+  void scrapes(const std::vector<link::sync::Scrape>& wanted);
+  void reading(const link::sync::Reading& r);
+  void metrics(std::vector<link::sync::Family> families);
+  Duration ask_for_metrics(Duration now);
+  std::string page(PageFormat format) const;
+  void write_page();
+  void say_status();
+
+  CommandLine line_;
+  Log log_;
+  int signals_ = -1;
+  std::unique_ptr<Scraper> scraper_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<HttpEndpoint> endpoint_;
+  std::vector<link::sync::Family> flashd_;
+  Duration flashd_at_{};
+  Duration ask_at_{};
+  bool written_ = false;
+  std::string said_status_, said_write_;
+};
+
+Result<void> Program::start() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGTERM);
+  sigaddset(&mask, SIGINT);
+  sigprocmask(SIG_BLOCK, &mask, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  signals_ = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (signals_ < 0) return Error::from_errno(errno, "signalfd");
+
+  SessionOptions options;
+  options.socket = line_.socket;
+  options.software = std::string("flash-sync ") + kVersion;
+  if (!line_.flashd_user.empty()) {
+    const passwd* entry = getpwnam(line_.flashd_user.c_str());
+    if (!entry) return Error(std::errc::invalid_argument, "no user '" + line_.flashd_user + "'");
+    options.flashd_uid = entry->pw_uid;
+  }
+  SessionCallbacks callbacks;
+  callbacks.scrapes = [this](const auto& wanted) { scrapes(wanted); };
+  callbacks.metrics = [this](auto families) { metrics(std::move(families)); };
+  callbacks.say = log_;
+  const Random random(random_seed());
+  session_ = std::make_unique<Session>(std::move(options), std::move(callbacks), random.fork(1));
+  ScraperOptions scraping;
+  scraping.user_agent = std::string("flash-sync/") + kVersion;
+  FLASH_TRY(scraper_,
+            Scraper::open(std::move(scraping), random.fork(2), [this](const auto& r) { reading(r); }));
+  if (!line_.listen.empty()) {
+    FLASH_TRY(endpoint_,
+              HttpEndpoint::open(line_.listen, [this](PageFormat format) { return page(format); }));
+    log_(LOG_INFO, "serving http://" + endpoint_->address() + "/metrics");
+  }
+  return {};
+}
+
+void Program::scrapes(const std::vector<link::sync::Scrape>& wanted) {
+  scraper_->set(clock_now(CLOCK_MONOTONIC), wanted);
+  log_(LOG_INFO, "scraping " + std::to_string(wanted.size()) + " metrics pages");
+  if (wanted.empty() && !session_->connected()) {
+    flashd_.clear();  // nothing there is true any more
+    write_page();
+  }
+  ask_at_ = {};
+}
+
+void Program::reading(const link::sync::Reading& r) {
+  if (!r.reason.empty())
+    log_(LOG_DEBUG, "rule " + r.rule + ": " + std::string(to_string(r.state)) + ": " + r.reason);
+  session_->send(r);
+}
+
+void Program::metrics(std::vector<link::sync::Family> families) {
+  flashd_ = std::move(families);
+  flashd_at_ = clock_now(CLOCK_MONOTONIC);
+  write_page();
+}
+
+Duration Program::ask_for_metrics(Duration now) {
+  if (!session_->connected()) return std::chrono::seconds(60);
+  if (now >= ask_at_) {
+    session_->want_metrics();
+    ask_at_ = now + from_seconds(line_.metrics_interval_s);
+  }
+  return ask_at_ - now;
+}
+
+std::string Program::page(PageFormat format) const {
+  OwnState own;
+  own.connected = session_->connected();
+  own.scrapes = static_cast<double>(scraper_->size());
+  const ScraperCounters& c = scraper_->counters();
+  own.pages = static_cast<double>(c.pages);
+  own.unreachable = static_cast<double>(c.unreachable);
+  own.invalid = static_cast<double>(c.invalid);
+  own.bytes = static_cast<double>(c.bytes);
+  own.cpu_seconds = seconds(clock_now(CLOCK_PROCESS_CPUTIME_ID));
+  own.rss_bytes = resident_bytes();
+  if (!flashd_.empty()) own.metrics_age_s = seconds(clock_now(CLOCK_MONOTONIC) - flashd_at_);
+  std::vector<link::sync::Family> all = flashd_;
+  for (auto& family : own_families(own, kVersion)) all.push_back(std::move(family));
+  return render(all, format);
+}
+
+void Program::write_page() {
+  if (line_.textfile.empty()) return;
+  auto written = write_textfile(line_.textfile, page(PageFormat::Prometheus));
+  const std::string trouble = written ? "" : written.error().message();
+  if (trouble != said_write_ && !trouble.empty()) log_(LOG_WARNING, "no textfile: " + trouble);
+  said_write_ = trouble;
+  written_ = written_ || written;
+}
+
+void Program::say_status() {
+  const std::string status = session_->state() + ", " + std::to_string(scraper_->size()) + " pages scraped";
+  if (status == said_status_) return;
+  said_status_ = status;
+  sd_notify(0, ("STATUS=" + status).c_str());
+}
+
+int Program::run() {
+  if (auto started = start(); !started) {
+    log_(LOG_ERR, started.error().message());
+    sd_notify(0, ("STATUS=" + started.error().message()).c_str());
+    return started.error().is(std::errc::invalid_argument) ? kExitUsage : kExitFailure;
+  }
+  sd_notify(0, "READY=1");
+  Watchdog watchdog;
+  while (true) {
+    const Now now = read_clocks();
+    scraper_->perform(now.mono);
+    Duration longest = watchdog.feed(now.mono);
+    longest = std::min(longest, ask_for_metrics(now.mono));
+    longest = std::min(longest, session_->run(now));
+    longest = std::min(longest, scraper_->start_due(now.mono));
+    if (endpoint_) longest = std::min(longest, endpoint_->run());
+    say_status();
+    std::array<pollfd, 3> fds{};
+    std::size_t n = 0;
+    fds[n++] = {signals_, POLLIN, 0};
+    if (session_->fd() >= 0)
+      fds[n++] = {session_->fd(), static_cast<short>(POLLIN | (session_->wants_to_write() ? POLLOUT : 0)), 0};
+    if (endpoint_) fds[n++] = {endpoint_->fd(), POLLIN, 0};
+    scraper_->wait({fds.data(), n}, longest);
+    if (fds[0].revents != 0) break;
+  }
+  sd_notify(0, "STOPPING=1");
+  // What is not written any more must not be taken for the present.
+  if (written_) unlink(line_.textfile.c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace flash::sync
+
+int main(int argc, char** argv) {
+  using flash::sync::CommandLine;
+  auto line = flash::sync::parse_command_line({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});
+  if (!line) {
+    std::fprintf(stderr, "flash-sync: %s\nTry 'flash-sync --help'.\n", line.error().message().c_str());
+    return flash::sync::kExitUsage;
+  }
+  switch (line->command) {
+    case CommandLine::Command::Help:
+      std::fputs(flash::sync::help_text().c_str(), stdout);
+      return 0;
+    case CommandLine::Command::Version:
+      std::printf("flash-sync %s\n", flash::kVersion);
+      return 0;
+    case CommandLine::Command::Run:
+      break;
+  }
+  umask(0022);
+  return flash::sync::Program(*line).run();
+}

@@ -1,0 +1,36 @@
+// Purpose: flashd's and flash-sync's own metrics as text: the Prometheus text format (also what
+// node_exporter's textfile collector reads) and OpenMetrics. docs/METRICS.md names them all. Ownership:
+// values. Thread rule: pure, but for write_textfile().
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "link/sync_messages.h"
+
+namespace flash::sync {
+
+enum class PageFormat : std::uint8_t { Prometheus, OpenMetrics };
+
+/// Families of one name become one; the order is that of the first of each.
+std::string render(const std::vector<link::sync::Family>& families, PageFormat format);
+std::string_view content_type(PageFormat format);
+/// What a scraper that sent this Accept header gets; empty: Prometheus text.
+PageFormat format_for(std::string_view accept);
+
+/// Whole or not at all: written beside it and renamed.
+Result<void> write_textfile(const std::string& path, std::string_view text);
+
+/// What flash-sync says of itself.
+struct OwnState {
+  bool connected = false;
+  double scrapes = 0;
+  double pages = 0, unreachable = 0, invalid = 0, bytes = 0;
+  double cpu_seconds = 0, rss_bytes = 0;
+  double metrics_age_s = -1;  // of flashd's metrics; -1: there are none
+};
+std::vector<link::sync::Family> own_families(const OwnState& state, std::string_view version);
+
+}  // namespace flash::sync

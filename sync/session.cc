@@ -1,0 +1,142 @@
+#include "sync/session.h"
+
+#include <syslog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace flash::sync {
+
+using link::SendStatus;
+namespace wire = link::sync;
+
+namespace {
+
+constexpr int kMessagesPerCall = 64;
+constexpr Duration kHelloTimeout = std::chrono::seconds(10);
+constexpr Duration kNothingToDo = std::chrono::seconds(60);
+
+}  // namespace
+
+Session::Session(SessionOptions options, SessionCallbacks callbacks, Random random)
+    : options_(std::move(options)),
+      callbacks_(std::move(callbacks)),
+      random_(random),
+      retry_(options_.retry_first) {}
+
+std::string Session::state() const {
+  if (hello_) return "connected to " + software_;
+  return last_trouble_.empty() ? "waiting for flashd" : "waiting for flashd: " + last_trouble_;
+}
+
+void Session::connect(Now now) {
+  retry_at_ = now.mono + from_seconds(seconds(retry_) * random_.uniform(0.5, 1));
+  retry_ = std::min(retry_ * 2, options_.retry_longest);
+  const auto trouble = [this](int priority, const std::string& reason) {
+    if (reason != last_trouble_) callbacks_.say(priority, reason);
+    last_trouble_ = reason;
+  };
+  auto connection = link::Connection::connect(options_.socket);
+  if (!connection) return trouble(LOG_INFO, "flashd cannot be reached: " + connection.error().message());
+  const auto peer = connection->peer();
+  if (!peer) return trouble(LOG_WARNING, peer.error().message());
+  if (peer->uid != 0 && peer->uid != geteuid() && peer->uid != options_.flashd_uid)
+    return trouble(LOG_WARNING, options_.socket + " is not used: the listener runs as user " +
+                                    std::to_string(peer->uid) + ", not as root");
+  connection_ = std::move(*connection);
+  connected_at_ = now.mono;
+  said_hello_ = false;
+}
+
+void Session::close(Now now, const std::string& reason, int priority) {
+  connection_.close();
+  const bool had = std::exchange(hello_, false);
+  said_hello_ = want_metrics_ = false;
+  readings_.clear();
+  families_.clear();
+  retry_at_ = now.mono + from_seconds(seconds(retry_) * random_.uniform(0.5, 1));
+  retry_ = std::min(retry_ * 2, options_.retry_longest);
+  if (reason != last_trouble_ || priority < LOG_INFO)
+    callbacks_.say(priority, "connection closed: " + reason);
+  last_trouble_ = reason;
+  if (had) callbacks_.scrapes({});
+}
+
+void Session::receive(Now now) {
+  for (int i = 0; i < kMessagesPerCall && connection_.open(); ++i) {
+    auto received = connection_.receive();
+    if (!received) {
+      const bool gone = received.error().is(std::errc::connection_reset);
+      return close(now, gone ? "flashd closed it" : received.error().message(),
+                   gone ? LOG_INFO : LOG_WARNING);
+    }
+    if (!*received) return;
+    if (auto done = handle(**received); !done) return close(now, done.error().message(), LOG_WARNING);
+  }
+}
+
+Result<void> Session::handle(const std::string& bytes) {
+  FLASH_TRY(wire::Down message, wire::decode_down(bytes));
+  if (const auto* hello = std::get_if<wire::HelloDown>(&message)) {
+    if (hello_) return Error(std::errc::protocol_error, "a second Hello");
+    hello_ = true;
+    software_ = hello->software;
+    last_trouble_.clear();
+    callbacks_.say(LOG_INFO, "connected to " + software_);
+    return {};
+  }
+  if (!hello_) return Error(std::errc::protocol_error, "a message before Hello");
+  if (const auto* scrapes = std::get_if<wire::Scrapes>(&message)) {
+    callbacks_.scrapes(scrapes->scrapes);
+  } else if (auto* family = std::get_if<wire::Family>(&message)) {
+    if (families_.size() == wire::kMaxFamilies)
+      return Error(std::errc::protocol_error, "metrics without an end");
+    families_.push_back(std::move(*family));
+  } else {
+    callbacks_.metrics(std::exchange(families_, {}));
+  }
+  return {};
+}
+
+void Session::send(const wire::Reading& reading) {
+  if (connection_.open()) readings_[reading.rule] = reading;
+}
+
+Result<SendStatus> Session::say_next() {
+  if (!said_hello_) {
+    const wire::HelloUp hello{options_.software, static_cast<std::uint64_t>(getpid())};
+    FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Up(hello))));
+    said_hello_ = status == SendStatus::Sent;
+    return status;
+  }
+  if (!readings_.empty()) {
+    FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Up(readings_.begin()->second))));
+    if (status == SendStatus::Sent) readings_.erase(readings_.begin());
+    return status;
+  }
+  FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Up(wire::WantMetrics{}))));
+  if (status == SendStatus::Sent) want_metrics_ = false;
+  return status;
+}
+
+void Session::flush(Now now) {
+  while (connection_.open() && wants_to_write()) {
+    const auto status = say_next();
+    if (!status) return close(now, status.error().message(), LOG_INFO);
+    if (*status == SendStatus::Full) return;
+  }
+}
+
+Duration Session::run(Now now) {
+  if (!connection_.open() && now.mono >= retry_at_) connect(now);
+  if (connection_.open()) receive(now);
+  if (connection_.open() && !hello_ && now.mono - connected_at_ >= kHelloTimeout)
+    close(now, "flashd does not say Hello", LOG_INFO);
+  if (connection_.open() && now.mono - connected_at_ >= options_.retry_longest) retry_ = options_.retry_first;
+  flush(now);
+  if (!connection_.open()) return std::max(retry_at_ - now.mono, Duration{});
+  return hello_ ? kNothingToDo : kHelloTimeout;
+}
+
+}  // namespace flash::sync

@@ -1,0 +1,155 @@
+#include "collectors/prometheus_collector.h"
+
+#include <gmock/gmock.h>
+
+namespace flash {
+namespace {
+
+using testing::HasSubstr;
+using State = ScrapeResult::State;
+
+class PrometheusCollectorTest : public testing::Test {
+ protected:
+  PrometheusCollectorTest() {
+    pages.configure({{"web"}}, std::chrono::seconds(1));
+    pages.set_source(true, "");
+    Target t;
+    t.id = web;
+    t.rule = "web";
+    pages.track(t);
+    t.id = other;
+    t.rule = "other";
+    pages.track(t);
+  }
+  static ScrapeResult good() {
+    return {.covers_s = 1,
+            .requests = 120,
+            .errors = 2,
+            .has_errors = true,
+            .has_latency = true,
+            .p50_ms = 4,
+            .p99_ms = 20,
+            .samples = 120};
+  }
+  static ScrapeResult bad(State state, const std::string& reason) {
+    return {.state = state, .reason = reason};
+  }
+  void take(ScrapeResult r) { EXPECT_TRUE(pages.take(now, "web", std::move(r))); }
+  /// A tick after so many seconds.
+  const Observation& after(double s) {
+    now.mono += from_seconds(s);
+    table[web] = table[other] = {};
+    table[other][Signal::LatencyP99] = Sample::good(7);
+    pages.collect(now, table);
+    return table[web];
+  }
+  std::string trouble() const {
+    const auto all = pages.degraded();
+    return all.empty() ? "" : all[0].reason;
+  }
+
+  const TargetId web{TargetKind::Cgroup, 1}, other{TargetKind::Cgroup, 2};
+  Now now{std::chrono::seconds(100), {}};
+  ObservationTable table;
+  PrometheusCollector pages;
+};
+
+TEST_F(PrometheusCollectorTest, AReadingOfATickIsTrusted) {
+  take(good());
+  const Observation& o = after(0.5);
+  EXPECT_TRUE(o[Signal::LatencyP99].trusted());
+  EXPECT_EQ(o[Signal::LatencyP99].value, 20);
+  EXPECT_EQ(o[Signal::LatencyP50].value, 4);
+  EXPECT_EQ(o[Signal::RequestRate].value, 120);
+  EXPECT_EQ(o[Signal::ErrorRate].value, 2);
+  EXPECT_EQ(trouble(), "");
+}
+
+TEST_F(PrometheusCollectorTest, TargetsOfRulesWithoutAPageHaveNothing) {
+  take(good());
+  after(0.5);
+  EXPECT_EQ(table[other][Signal::LatencyP99].validity, Validity::Missing);
+  EXPECT_FALSE(pages.take(now, "other", good()));
+  EXPECT_THAT(pages.why_not(other), HasSubstr("names no metrics page"));
+}
+
+TEST_F(PrometheusCollectorTest, WhatCoversManyTicksIsNotLearnedFrom) {
+  auto r = good();
+  r.covers_s = 5;
+  take(r);
+  const Observation& o = after(0.5);
+  EXPECT_EQ(o[Signal::LatencyP99].validity, Validity::Degraded);
+  EXPECT_EQ(o[Signal::RequestRate].value, 24);
+}
+
+TEST_F(PrometheusCollectorTest, APercentileOfFewRequestsOrThatIsNotExactIsDegraded) {
+  auto r = good();
+  r.samples = 19;
+  take(r);
+  EXPECT_EQ(after(0.5)[Signal::LatencyP99].validity, Validity::Degraded);
+  r = good();
+  r.exact = false;
+  take(r);
+  const Observation& o = after(0.5);
+  EXPECT_EQ(o[Signal::LatencyP99].validity, Validity::Degraded);
+  EXPECT_TRUE(o[Signal::RequestRate].trusted());
+}
+
+TEST_F(PrometheusCollectorTest, NoRequestIsARateWithoutALatency) {
+  auto r = good();
+  r.requests = 0;
+  r.has_latency = false;
+  take(r);
+  const Observation& o = after(0.5);
+  EXPECT_EQ(o[Signal::LatencyP99].validity, Validity::Missing);
+  EXPECT_TRUE(o[Signal::RequestRate].trusted());
+}
+
+TEST_F(PrometheusCollectorTest, AnUnreachablePageIsStaleThenMissingAndNamed) {
+  take(good());
+  after(0.5);
+  take(bad(State::Unreachable, "Connection refused"));
+  EXPECT_EQ(after(0.5)[Signal::LatencyP99].validity, Validity::Stale);
+  EXPECT_EQ(trouble(), "the metrics page of rule web is unreachable: Connection refused");
+  EXPECT_EQ(after(10)[Signal::LatencyP99].validity, Validity::Missing);
+  EXPECT_EQ(pages.why_not(web), "unreachable: Connection refused");
+}
+
+TEST_F(PrometheusCollectorTest, AnInvalidPageIsInvalid) {
+  take(good());
+  take(bad(State::Invalid, "line 3: the value is not a number"));
+  const Observation& o = after(0.5);
+  EXPECT_EQ(o[Signal::LatencyP99].validity, Validity::Invalid);
+  EXPECT_EQ(o[Signal::RequestRate].validity, Validity::Invalid);
+  EXPECT_THAT(trouble(), HasSubstr("is invalid: line 3"));
+}
+
+TEST_F(PrometheusCollectorTest, ASilentSourceMakesReadingsStale) {
+  take(good());
+  EXPECT_EQ(after(5)[Signal::LatencyP99].validity, Validity::Stale);
+  EXPECT_THAT(trouble(), HasSubstr("stale"));
+  EXPECT_EQ(after(5)[Signal::LatencyP99].validity, Validity::Missing);
+}
+
+TEST_F(PrometheusCollectorTest, WithoutFlashSyncNothingIsFreshAndItSaysSo) {
+  take(good());
+  pages.set_source(false, "flash-sync is absent");
+  EXPECT_EQ(after(0.5)[Signal::LatencyP99].validity, Validity::Stale);
+  EXPECT_THAT(trouble(), HasSubstr("flash-sync is absent"));
+}
+
+TEST_F(PrometheusCollectorTest, ThereIsNothingToComplainOfWithoutAPage) {
+  pages.set_source(false, "flash-sync is absent");
+  pages.configure({}, std::chrono::seconds(1));
+  EXPECT_EQ(trouble(), "");
+}
+
+TEST_F(PrometheusCollectorTest, TheFirstAnswerIsOnItsWay) {
+  take(bad(State::First, "answered once"));
+  EXPECT_EQ(after(0.5)[Signal::LatencyP99].validity, Validity::Missing);
+  EXPECT_EQ(trouble(), "");
+  EXPECT_EQ(pages.why_not(web), "answered once");
+}
+
+}  // namespace
+}  // namespace flash

@@ -1,0 +1,98 @@
+#include "link/sync_messages.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "link/messages.h"
+
+namespace flash::link::sync {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+Scrape web() {
+  return {.rule = "web", .url = "http://127.0.0.1:9100/metrics", .latency = "a{b=\"c\"}", .errors = "e"};
+}
+Reading good() {
+  return {.rule = "web",
+          .covers_s = 1,
+          .requests = 3,
+          .has_latency = true,
+          .p50_ms = 1,
+          .p99_ms = 2,
+          .samples = 3};
+}
+
+std::vector<Down> downs() {
+  return {
+      HelloDown{"flashd 0.1.0"}, Scrapes{{web()}}, Scrapes{},
+      Family{"a_seconds", FamilyType::Counter, "seconds", "A.", {"x", "y"}, {"1", "2", "3", ""}, {0.5, 2}},
+      MetricsEnd{}};
+}
+std::vector<Up> ups() {
+  return {HelloUp{"flash-sync 0.1.0", 7}, good(),
+          Reading{.rule = "web", .state = ReadingState::Invalid, .reason = "no"}, WantMetrics{}};
+}
+
+TEST(SyncMessages, EveryMessageComesBackAsItWas) {
+  for (const Down& message : downs()) {
+    const auto back = decode_down(encode(message));
+    ASSERT_TRUE(back) << back.error().message();
+    EXPECT_EQ(encode(*back), encode(message));
+  }
+  for (const Up& message : ups()) {
+    const auto back = decode_up(encode(message));
+    ASSERT_TRUE(back) << back.error().message();
+    EXPECT_EQ(encode(*back), encode(message));
+  }
+  const auto back = decode_down(encode(downs()[3]));
+  EXPECT_EQ(std::get<Family>(*back).values, (std::vector<double>{0.5, 2}));
+}
+
+TEST(SyncMessages, TheLongestListOfPagesFitsAMessage) {
+  Scrape longest{.rule = std::string(64, 'r'), .url = "http://h/" + std::string(1015, 'u')};
+  longest.latency = longest.requests = longest.errors = std::string(256, 'm');
+  const Down all = Scrapes{std::vector<Scrape>(kMaxScrapes, longest)};
+  ASSERT_TRUE(validate(all));
+  EXPECT_LE(encode(all).size(), kMaxMessage);
+}
+
+std::string up_error(const std::string& key, json value) {
+  json j = json::from_cbor(encode(Up(good())));
+  j[key] = std::move(value);
+  const auto bytes = json::to_cbor(j);
+  const auto message = decode_up(std::string(bytes.begin(), bytes.end()));
+  return message ? "accepted" : message.error().message();
+}
+
+TEST(SyncMessages, NamesTheFieldThatIsOutOfBounds) {
+  EXPECT_THAT(up_error("v", 2), HasSubstr("version 2, this end speaks 1"));
+  EXPECT_THAT(up_error("t", "other"), HasSubstr("unknown type 'other'"));
+  EXPECT_THAT(up_error("more", 1), HasSubstr("more: unknown key"));
+  EXPECT_THAT(up_error("covers_s", 0.0), HasSubstr("covers_s: no time"));
+  EXPECT_THAT(up_error("p99_ms", -1.0), HasSubstr("p99_ms"));
+  EXPECT_THAT(up_error("p99_ms", std::nan("")), HasSubstr("p99_ms"));
+  EXPECT_THAT(up_error("p50_ms", 5.0), HasSubstr("p50_ms: above p99_ms"));
+  EXPECT_THAT(up_error("state", "fine"), HasSubstr("state: not a state"));
+  EXPECT_THAT(up_error("reason", "because"), HasSubstr("reason: given exactly"));
+  EXPECT_THAT(up_error("rule", ""), HasSubstr("rule: empty"));
+}
+
+TEST(SyncMessages, PagesThatMayNotBeScrapedAreRefused) {
+  const auto wrong = [](auto change) {
+    Scrape s = web();
+    change(s);
+    const auto result = validate(Down(Scrapes{{s}}));
+    return result ? "" : result.error().message();
+  };
+  EXPECT_THAT(wrong([](Scrape& s) { s.url = "file:///etc/shadow"; }), HasSubstr("scrapes[0].url"));
+  EXPECT_THAT(wrong([](Scrape& s) { s.interval_s = 0; }), HasSubstr("interval_s"));
+  EXPECT_THAT(wrong([](Scrape& s) { s.latency = "{"; }), HasSubstr("latency"));
+  EXPECT_THAT(wrong([](Scrape& s) { s.latency = ""; }), HasSubstr("nothing is asked for"));
+}
+
+}  // namespace
+}  // namespace flash::link::sync

@@ -1,0 +1,42 @@
+#include "sync/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+namespace flash::sync {
+namespace {
+
+Result<CommandLine> parse(std::vector<const char*> arguments) {
+  return parse_command_line(arguments);
+}
+
+TEST(SyncCommandLine, DefaultsAreTheInstalledPaths) {
+  auto line = parse({});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->socket, "/run/flashd/sync.sock");
+  EXPECT_EQ(line->listen, "127.0.0.1:9942");
+  EXPECT_EQ(line->textfile, "/run/flash-sync/flashd.prom");
+}
+
+TEST(SyncCommandLine, NoneSwitchesOff) {
+  auto line = parse({"--listen", "none", "--textfile=none", "--metrics-interval", "2.5"});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->listen, "");
+  EXPECT_EQ(line->textfile, "");
+  EXPECT_EQ(line->metrics_interval_s, 2.5);
+}
+
+TEST(SyncCommandLine, NamesWhatItDoesNotUnderstand) {
+  EXPECT_NE(parse({"--sockett", "x"}).error().message().find("'--sockett'"), std::string::npos);
+  EXPECT_NE(parse({"start"}).error().message().find("'start'"), std::string::npos);
+  EXPECT_NE(parse({"--socket"}).error().message().find("needs PATH"), std::string::npos);
+  EXPECT_NE(parse({"--version=1"}).error().message().find("takes no argument"), std::string::npos);
+  EXPECT_NE(parse({"--metrics-interval", "0"}).error().message().find("from 1 to 3600"), std::string::npos);
+  EXPECT_NE(parse({"--log-level", "loud"}).error().message().find("'loud'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace flash::sync
