@@ -192,6 +192,22 @@ const Wrong kWrong[] = {
     {"KeyInTheWrongObject",
      R"({"rules": {"web": {"select": {"unit": "w"}, "min_cores": 1}}})",
      {"flashd.json:1: /rules/web/min_cores: unknown key (did you mean \"/rules/web/cpu/min_cores\"?)"}},
+    {"PageThatIsNoAddress",
+     R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"prometheus": {"url": "file:///etc/shadow"}}}}})",
+     {"flashd.json:1: /rules/web/slo/prometheus/url: \"file:///etc/shadow\" does not begin with http:// or "
+      "https://"}},
+    {"PageWithAPassword",
+     R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"prometheus": {"url": "http://a:b@h/"}}}}})",
+     {"flashd.json:1: /rules/web/slo/prometheus/url: \"http://a:b@h/\" has a user or password in it; the "
+      "configuration is no place for secrets"}},
+    {"SelectorWithARegularExpression",
+     R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"prometheus": {"errors": "e{c=~'5..'}"}}}}})",
+     {"flashd.json:1: /rules/web/slo/prometheus/errors: \"e{c=~'5..'}\" is not a metric's name with optional "
+      "{label=\"value\"}: regular expressions are not supported, only = and != at character 4"}},
+    {"PageOfWhichNothingIsRead",
+     "{\"rules\": {\"web\": {\"select\": {\"unit\": \"w\"}, \"slo\": {\"prometheus\": {\n"
+     "\"url\": \"http://h/\", \"latency\": \"\"}}}}}",
+     {"flashd.json:1: /rules/web/slo/prometheus: nothing is read from the page: give latency or requests"}},
     {"KeyThatResemblesNothing", R"({"colour": 1})", {"flashd.json:1: /colour: unknown key"}},
     {"AKeyThatIsNoLine", R"({"a\n\u001b[2J": 1})", {"flashd.json:1: /a\\u000a\\u001b[2J: unknown key"}},
     {"TextForANumber",

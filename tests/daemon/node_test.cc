@@ -10,6 +10,7 @@
 
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
+#include "collectors/prometheus_collector.h"
 #include "daemon/targets.h"
 #include "tests/support/fake_host.h"
 
@@ -83,6 +84,26 @@ class NodeTest : public testing::Test {
   std::unique_ptr<Node> node;
   std::map<std::string, Decision> last;
 };
+
+TEST_F(NodeTest, WhatAMetricsPageSaysReachesTheTargetsOfItsRule) {
+  FakeHost host = host_with({busy_cgroup("web1")});
+  DaemonConfig c = config(Mode::Observe);
+  Rule rule = *c.rules[0];
+  rule.slo.prometheus.url = "http://127.0.0.1/metrics";
+  c.rules = {std::make_shared<const Rule>(rule)};
+  open(host, c);
+  PrometheusCollector& pages = *node->metrics_pages();
+  pages.set_source(true, "");
+  const ScrapeResult result{.covers_s = 1, .requests = 120, .has_latency = true, .p50_ms = 4, .p99_ms = 20,
+                            .samples = 120};
+  EXPECT_TRUE(pages.take(now, "web", result));
+  second(host, {"web1"});
+  EXPECT_EQ(last["/web1"].observation[Signal::LatencyP99].value, 20);
+  EXPECT_TRUE(last["/web1"].observation[Signal::RequestRate].trusted());
+  // Without the page the rule has no such reading.
+  node->reconfigure(now, config(Mode::Observe));
+  EXPECT_FALSE(pages.take(now, "web", result));
+}
 
 TEST_F(NodeTest, ControlsASelectedCgroupAndPutsItBack) {
   FakeHost host = host_with({busy_cgroup("web"), busy_cgroup("other")});
