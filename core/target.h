@@ -21,10 +21,10 @@ std::optional<Task> task_from_name(std::string_view name);
 
 /// Who says a target's latency and request rate (docs/APPLICATION_METRICS.md).
 enum class SloSource : std::uint8_t {
-  Statsd,  // the application itself
+  Statsd,      // the application itself
   Prometheus,  // the application's metrics page, which flash-sync reads
-  Kernel,  // the request probe: its sockets, as the kernel sees them
-  Auto,    // the application while it speaks, checked against the kernel; else the kernel
+  Kernel,      // the request probe: its sockets, as the kernel sees them
+  Auto,        // the application while it speaks, checked against the kernel; else the kernel
 };
 std::string_view to_string(SloSource s);  // "statsd", "prometheus", "kernel", "auto"
 

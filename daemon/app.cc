@@ -552,6 +552,7 @@ void App::configure_sync(Now now) {
     callbacks.log = [](bool trouble, const std::string& text) {
       log(trouble ? LOG_WARNING : LOG_INFO, text, {{"MESSAGE_ID", std::string(kMessageSync)}});
     };
+    pages.set_source(false, "flash-sync is not connected");
     sync_ = std::make_unique<SyncLink>(config_.sync, "flashd " + std::string(kVersion), std::move(callbacks));
     // As the learner: after the tick, the bus and the metrics.
     int r = sd_event_add_io(event_, &sync_source_, sync_->fd(), EPOLLIN, sync_event, this);

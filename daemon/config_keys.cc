@@ -619,7 +619,8 @@ std::vector<ConfigKey> make_table() {
   t.push_back(choice<SloSource>(
       FIELD(rule.slo.source),
       {.pointer = "/rules/*/slo/source",
-       .meaning = "Who says latency and request rate. statsd: the application; kernel: its TCP sockets, as "
+       .meaning = "Who says latency and request rate. statsd: the application; prometheus: its metrics page; "
+                  "kernel: its TCP sockets, as "
                   "the kernel sees them (flashd(8), REQUESTS; costs some throughput); auto: the application "
                   "while it speaks, compared with the kernel, else the kernel."}));
 

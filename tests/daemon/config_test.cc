@@ -204,9 +204,16 @@ const Wrong kWrong[] = {
      R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"prometheus": {"errors": "e{c=~'5..'}"}}}}})",
      {"flashd.json:1: /rules/web/slo/prometheus/errors: \"e{c=~'5..'}\" is not a metric's name with optional "
       "{label=\"value\"}: regular expressions are not supported, only = and != at character 4"}},
+    {"PageThatNobodyReads",
+     R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"prometheus": {"url": "http://h/"}}}}})",
+     {"flashd.json:1: /rules/web/slo/prometheus/url: nobody would read the page: slo.source is statsd, not "
+      "prometheus or auto"}},
+    {"PageThatIsNotNamed",
+     R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"source": "prometheus"}}}})",
+     {"flashd.json:1: /rules/web/slo/source: prometheus needs the page's address: give /slo/prometheus/url"}},
     {"PageOfWhichNothingIsRead",
      "{\"rules\": {\"web\": {\"select\": {\"unit\": \"w\"}, \"slo\": {\"prometheus\": {\n"
-     "\"url\": \"http://h/\", \"latency\": \"\"}}}}}",
+     "\"url\": \"http://h/\", \"latency\": \"\"}, \"source\": \"auto\"}}}}",
      {"flashd.json:1: /rules/web/slo/prometheus: nothing is read from the page: give latency or requests"}},
     {"KeyThatResemblesNothing", R"({"colour": 1})", {"flashd.json:1: /colour: unknown key"}},
     {"AKeyThatIsNoLine", R"({"a\n\u001b[2J": 1})", {"flashd.json:1: /a\\u000a\\u001b[2J: unknown key"}},

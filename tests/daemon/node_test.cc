@@ -90,12 +90,13 @@ TEST_F(NodeTest, WhatAMetricsPageSaysReachesTheTargetsOfItsRule) {
   DaemonConfig c = config(Mode::Observe);
   Rule rule = *c.rules[0];
   rule.slo.prometheus.url = "http://127.0.0.1/metrics";
+  rule.slo.source = SloSource::Prometheus;
   c.rules = {std::make_shared<const Rule>(rule)};
   open(host, c);
   PrometheusCollector& pages = *node->metrics_pages();
   pages.set_source(true, "");
-  const ScrapeResult result{.covers_s = 1, .requests = 120, .has_latency = true, .p50_ms = 4, .p99_ms = 20,
-                            .samples = 120};
+  const ScrapeResult result{
+      .covers_s = 1, .requests = 120, .has_latency = true, .p50_ms = 4, .p99_ms = 20, .samples = 120};
   EXPECT_TRUE(pages.take(now, "web", result));
   second(host, {"web1"});
   EXPECT_EQ(last["/web1"].observation[Signal::LatencyP99].value, 20);

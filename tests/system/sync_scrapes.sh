@@ -85,7 +85,7 @@ cat > "$tmp/flashd.json" << EOF
 {"mode": "observe", "state_directory": "$tmp/state", "statsd": {"socket": ""}, "journal": {"enabled": false},
  "learner": {"enabled": false}, "sync": {"socket": "$tmp/sync.sock", "user": "root"},
  "rules": {"shop": {"select": {"cgroup": "/$name"}, "application": "shop",
-   "slo": {"latency_p99_ms": 50, "prometheus": {"url": "http://$address/metrics",
+   "slo": {"latency_p99_ms": 50, "source": "prometheus", "prometheus": {"url": "http://$address/metrics",
      "latency": "http_request_duration_seconds{app=\"shop\"}", "errors": "http_requests_over_objective_total"}}}}}
 EOF
 "$bin/flashd" --config "$tmp/flashd.json" --bus "unix:path=$tmp/bus" 2> "$tmp/flashd.log" &
