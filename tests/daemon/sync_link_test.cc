@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -160,6 +162,21 @@ TEST_F(SyncLinkTest, ASecondOneIsRefused) {
   auto second = dial(false);
   EXPECT_EQ(flashd->counters().refused_peers, 1u);
   EXPECT_THAT(flashd->state(), StartsWith("connected"));
+}
+
+// The kernel remembers who connected, by effective user.
+TEST_F(SyncLinkTest, AnotherUserIsRefusedByNumber) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  ASSERT_EQ(chmod(options.socket.c_str(), 0666), 0);
+  ASSERT_EQ(seteuid(65534), 0);
+  auto stranger = link::Connection::connect(options.socket);
+  ASSERT_EQ(seteuid(0), 0);
+  ASSERT_TRUE(stranger) << stranger.error().message();
+  run();
+  EXPECT_EQ(flashd->counters().refused_peers, 1u);
+  EXPECT_EQ(flashd->counters().connections, 0u);
+  EXPECT_EQ(flashd->state(), "refused: uid 65534 is not root");
 }
 
 TEST_F(SyncLinkTest, AnotherSocketAfterAReload) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -111,6 +112,31 @@ TEST_F(SessionTest, ClosesOnWhatIsNoMessageAndComesBack) {
   EXPECT_THAT(said.back(), HasSubstr("connection closed"));
   connect();
   EXPECT_TRUE(session->connected());
+}
+
+// The kernel remembers who listened, by effective user.
+TEST_F(SessionTest, ASocketOfAnotherUserIsNotUsed) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  listener = {};
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  ASSERT_EQ(seteuid(65534), 0);
+  auto others = link::Listener::listen(folder + "/sync.sock", std::nullopt);
+  ASSERT_EQ(seteuid(0), 0);
+  ASSERT_TRUE(others) << others.error().message();
+  run();
+  EXPECT_EQ(session->fd(), -1);
+  ASSERT_FALSE(said.empty());
+  EXPECT_THAT(said.back(), HasSubstr("is not used: the listener runs as user 65534, not as root"));
+}
+
+TEST_F(SessionTest, WhoSaysNoHelloIsLeft) {
+  run();
+  auto accepted = listener.accept();
+  ASSERT_TRUE(accepted && *accepted);
+  run();
+  EXPECT_GE(session->fd(), 0);
+  run();
+  EXPECT_THAT(said.back(), HasSubstr("does not say Hello"));
 }
 
 TEST_F(SessionTest, SaysTheSameTroubleOnce) {

@@ -53,8 +53,12 @@ value() { page 2> /dev/null | grep "^$1[{ ]" | grep -F "${2:-}" | head -n 1 | se
 signal() { value flashd_agent_signal "signal=\"$1\""; }
 positive() { awk -v v="$(signal "$1")" 'BEGIN { exit !(v + 0 > 0) }'; }
 trusted() { [ "$(value flashd_agent_signal_trusted 'signal="requests.rate"')" = 1 ]; }
-degraded_says() { "$bin/flashctl" --json --address "unix:path=$tmp/bus" status | jq -r '.degraded[].reason' | grep -qF "$1"; }
+# As an operator sees it; empty while flashd is not on the bus.
+ask() { "$bin/flashctl" --json --address "unix:path=$tmp/bus" "$1" 2> /dev/null; }
+degraded_says() { ask status | jq -r '.degraded[].reason' 2> /dev/null | grep -qF "$1"; }
+from_prometheus() { [ "$(ask doctor | jq -r --arg s "$1" '.sources[] | select(.signal == $s and .source == "prometheus").targets')" = 1 ]; }
 
+touch "$tmp"/{serve,flashd,sync,load}.log
 for r in "${roots[@]}"; do mkdir -p "$r/$name"; done
 sh -c 'for r in '"${roots[*]}"'; do echo $$ > $r/'"$name"'/cgroup.procs || exit 1; done
        exec '"$bin"'/flash-workload serve --listen 127.0.0.1:0 --work 20 --app shop' > "$tmp/serve.log" 2>&1 &
@@ -113,6 +117,10 @@ sleep 5
 rate=$(signal requests.rate) p50=$(signal latency.p50) p99=$(signal latency.p99)
 awk -v r="$rate" 'BEGIN { exit !(r > 40 && r < 80) }' || fail "60 requests per second are read as $rate"
 awk -v a="$p50" -v b="$p99" 'BEGIN { exit !(a > 0 && a <= b) }' || fail "p50 $p50, p99 $p99"
+for s in latency.p50 latency.p99 requests.rate; do
+  from_prometheus "$s" || fail "doctor does not say that $s is the page's: $(ask doctor | jq -c .sources)"
+  [ "$(value flashd_signal_targets "signal=\"$s\",source=\"prometheus\"")" = 1 ] || fail "nor do flashd's metrics say so of $s"
+done
 [ "$(value flash_sync_connected)" = 1 ] || fail "flash-sync does not say that it is connected"
 grep -q '^flashd_ticks_total [0-9]' "$tmp/flashd.prom" || fail "the textfile has no flashd_ticks_total"
 [ "$(stat -c %a "$tmp/flashd.prom")" = 644 ] || fail "node_exporter could not read the textfile"
@@ -125,7 +133,7 @@ until_true 30 trusted || fail "the rate did not come back with flash-sync"
 
 kill "$service"
 until_true 20 degraded_says "the metrics page of rule shop is unreachable: Connection refused" ||
-  fail "an unreachable page is not named: $("$bin/flashctl" --json --address "unix:path=$tmp/bus" status | jq -c .degraded)"
+  fail "an unreachable page is not named: $(ask status | jq -c .degraded)"
 unsaid() { [ -z "$(signal latency.p99)" ]; }
 until_true 20 unsaid || fail "the latency of an unreachable page is still $(signal latency.p99)"
 

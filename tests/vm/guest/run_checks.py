@@ -17,8 +17,8 @@ import traceback
 import checks
 
 MODULES = ("rig_checks", "throttle_checks", "package_checks", "capture_checks", "control_checks", "request_checks",
-           "safety_checks", "physical_checks", "learner_checks", "learning_physical_checks", "fault_checks",
-           "remove_checks")
+           "safety_checks", "physical_checks", "learner_checks", "learning_physical_checks", "sync_checks",
+           "fault_checks", "remove_checks")
 
 
 class TooSlow(Exception):
