@@ -216,7 +216,9 @@ TEST_F(NodeTest, TheRuleSaysWhoIsAskedForLatencyAndAReloadChangesIt) {
   EXPECT_EQ(why_no_latency(), "none, kernel: not the running machine");
   node->reconfigure(now, asking(SloSource::Auto));
   second(host, {"web"});
-  EXPECT_EQ(why_no_latency(), "none, statsd: the application says nothing; kernel: not the running machine");
+  EXPECT_EQ(why_no_latency(),
+            "none, statsd: the application says nothing; prometheus: its rule names no metrics page; "
+            "kernel: not the running machine");
 }
 
 TEST_F(NodeTest, ASecondDaemonDoesNotGetTheLedger) {
