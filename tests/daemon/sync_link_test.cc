@@ -112,6 +112,7 @@ TEST_F(SyncLinkTest, HandsReadingsOnAndCountsThoseNobodyWants) {
 TEST_F(SyncLinkTest, MetricsAreSentWholeAndOnceAtATime) {
   auto c = dial();
   hear(c), hear(c);
+  ASSERT_TRUE(c.send(wire::encode(wire::Up(wire::WantMetrics{}))));
   say(c, wire::WantMetrics{});
   EXPECT_EQ(std::get<wire::Family>(*hear(c)).name, "a");
   EXPECT_TRUE(std::holds_alternative<wire::MetricsEnd>(*hear(c)));

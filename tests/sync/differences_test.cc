@@ -71,6 +71,13 @@ TEST_F(DifferencesTest, ARestartedApplicationCountsFromZero) {
   EXPECT_DOUBLE_EQ(r.requests, 40);
 }
 
+TEST_F(DifferencesTest, OneBucketThatFellSaysThatAllBeganAnew) {
+  page(histogram({10, 10, 10, 10}));
+  const Reading r = page(histogram({0, 0, 12, 12}));
+  EXPECT_DOUBLE_EQ(r.requests, 12);
+  EXPECT_NEAR(r.p50_ms, 100 + 900 * 0.5, 1e-9);
+}
+
 TEST_F(DifferencesTest, OneSeriesThatRestartsDoesNotHideTheOthers) {
   const std::string a = "handler=\"/a\"", b = "handler=\"/b\"";
   page(histogram({100, 100, 100, 100}, a) + histogram({900, 900, 900, 900}, b, ""));
