@@ -353,6 +353,23 @@ TEST(Config, AtMostTwentyErrorsAreReported) {
   EXPECT_EQ(r.errors[20], "there are more errors; the first 20 are shown");
 }
 
+TEST(Config, AsManyPagesAsOneMessageHoldsAndNoMore) {
+  const auto with_pages = [](int n) {
+    std::string text = "{\"rules\": {";
+    for (int i = 0; i < n; ++i) {
+      const std::string name = "web" + std::to_string(1000 + i);
+      text += (i ? ", \"" : "\"") + name + R"(": {"select": {"unit": ")" + name +
+              R"("}, "slo": {"source": "prometheus", "prometheus": {"url": "http://h/"}}})";
+    }
+    return parse(text + "}}");
+  };
+  EXPECT_THAT(with_pages(128).errors, testing::IsEmpty());
+  EXPECT_THAT(
+      with_pages(129).errors,
+      testing::ElementsAre("flashd.json:1: /rules/web1128/slo/prometheus/url: more than 128 rules have a "
+                           "metrics page"));
+}
+
 TEST(Config, AMillionLinesAreRefusedQuickly) {
   std::string text = "{\n";
   for (int i = 0; i < 1000000; ++i) text += "\"rules\":{},\n";

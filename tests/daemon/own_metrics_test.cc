@@ -146,6 +146,37 @@ TEST_F(OwnMetricsOfALoop, SayWhatTheAgentsDo) {
   EXPECT_EQ(value(all, "flashd_agent_slo_latency_seconds", {"limits_1"}), 0.05);
 }
 
+TEST_F(OwnMetricsOfALoop, SayOfTheDaemonEachThingInItsOwnUnit) {
+  const auto ms = [](int n) { return Duration(std::chrono::milliseconds(n)); };
+  OwnStatus status;
+  status.period = ms(500);
+  status.ticks = 7;
+  status.late_ticks = 2;
+  status.last_tick = ms(3);
+  status.busy = ms(20);
+  status.cpu_seconds = 1.5;
+  status.peak_memory_bytes = 4096;
+  status.wakeups = 11;
+  status.learner_connected = true;
+  status.sources = {{Signal::LatencyP50, "prometheus", 3, ""}};
+  status.journal = {{"decisions", 4}};
+  status.statsd = {{"datagrams", 5}};
+  status.sync = {{"readings", 6}};
+  const auto all = own_metrics(loop, status);
+  EXPECT_EQ(value(all, "flashd_period_seconds", {}), 0.5);
+  EXPECT_EQ(value(all, "flashd_late_ticks", {}), 2);
+  EXPECT_EQ(value(all, "flashd_tick_duration_seconds", {}), 0.003);
+  EXPECT_EQ(value(all, "flashd_tick_busy_seconds", {}), 0.02);
+  EXPECT_EQ(value(all, "flashd_cpu_seconds", {}), 1.5);
+  EXPECT_EQ(value(all, "flashd_peak_memory_bytes", {}), 4096);
+  EXPECT_EQ(value(all, "flashd_wakeups", {}), 11);
+  EXPECT_EQ(value(all, "flashd_learner_connected", {}), 1);
+  EXPECT_EQ(value(all, "flashd_signal_targets", {"latency.p50", "prometheus"}), 3);
+  EXPECT_EQ(value(all, "flashd_journal_events", {"decisions"}), 4);
+  EXPECT_EQ(value(all, "flashd_statsd_events", {"datagrams"}), 5);
+  EXPECT_EQ(value(all, "flashd_sync_events", {"readings"}), 6);
+}
+
 TEST_F(OwnMetricsOfALoop, ManyAgentsComeInSeveralMessagesThatFit) {
   for (std::uint64_t i = 1; i <= 300; ++i) add(i);
   std::size_t agents = 0, messages = 0;
