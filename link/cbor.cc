@@ -144,11 +144,15 @@ Result<std::string> type_of(const json& j, int expected) {
   return type->get<std::string>();
 }
 
-Error unknown_type(const std::string& type) {
-  std::string shown = type.substr(0, 32);
-  for (char& c : shown)
+std::string shown(std::string_view text) {
+  std::string begin(text.substr(0, 32));
+  for (char& c : begin)
     if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
-  return invalid("t: unknown type '" + shown + "'");
+  return begin;
+}
+
+Error unknown_type(const std::string& type) {
+  return invalid("t: unknown type '" + shown(type) + "'");
 }
 
 }  // namespace flash::link::cbor

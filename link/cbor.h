@@ -154,6 +154,9 @@ void begin(Writer& w, int version, std::string_view type, std::size_t fields);
 /// A map with text keys, none twice, at most four levels deep, not longer than kMaxMessage. Never throws.
 Result<json> parse(std::string_view bytes);
 
+/// The begin of a text from outside, in printable ASCII: an error is one line of a log.
+std::string shown(std::string_view text);
+
 /// The fields of one map; the first error stays.
 class Fields {
  public:
@@ -203,7 +206,7 @@ class Fields {
       for (const auto& item : map_.items()) {
         bool is_known = false;
         for (std::string_view k : known) is_known = is_known || k == item.key();
-        if (!is_known) fail(item.key().substr(0, 32), "unknown key");
+        if (!is_known) fail(shown(item.key()), "unknown key");
       }
     return error_ ? Result<void>(*error_) : Result<void>();
   }
