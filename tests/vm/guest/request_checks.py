@@ -87,7 +87,7 @@ def lies():
         rows = sources("latency.p50", "statsd")
         require(any("the kernel contradicts it" in row["reason"] for row in rows), f"doctor does not tell: {rows}")
         flashd.next_ticks(8)
-        found = run("journalctl", "-b", "-o", "json", "--no-pager", "FLASHD_PART=slo", "_SYSTEMD_UNIT=flashd.service",
+        found = run("journalctl", "-b", "-o", "json", "--no-pager", "FLASHD_PART=slo", f"_PID={flashd.main_pid()}",
                     ok=True)
         lines = [json.loads(line) for line in found.stdout.splitlines()]
         told = [line for line in lines if not line["MESSAGE"].startswith("over:")]
