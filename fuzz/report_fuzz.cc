@@ -8,6 +8,21 @@
 #include "bench/report.h"
 #include "fuzz/require.h"
 
+namespace {
+
+/// Whether the page's own markup is as it should be: outside text is in no tag, where "Linf" would be a
+/// picture's point at infinity, but stands between tags, where it may be a method's name.
+bool markup_is_sound(std::string_view page) {
+  for (auto from = page.find('<'); from != page.npos; from = page.find('<', from + 1)) {
+    const std::string_view tag = page.substr(from, page.find('>', from) - from);
+    for (const char* wrong : {"<script", "nan", "inf"})
+      if (tag.find(wrong) != tag.npos) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace flash::bench;
   for (const Experiment& e : experiments()) {
@@ -22,8 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       FUZZ_REQUIRE(page.error().message().starts_with(name));
       continue;
     }
-    for (const char* wrong : {"<script", "=\"nan", "=\"-nan", "=\"inf", "=\"-inf", "Mnan", "Lnan", "Linf"})
-      FUZZ_REQUIRE(page->find(wrong) == std::string::npos);
+    FUZZ_REQUIRE(markup_is_sound(*page));
   }
   return 0;
 }
