@@ -5,31 +5,9 @@
 #   crash_flashd.sh BIN_DIR [ROUNDS]
 set -u
 bin=$1 rounds=${2:-200}
-name=flashd-test-crash-$$
-tmp=$(mktemp -d)
-pids=()
-roots=()
-if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-  roots=(/sys/fs/cgroup)
-  knobs=(cpu.max memory.high)
-else
-  roots=(/sys/fs/cgroup/cpu /sys/fs/cgroup/cpuacct /sys/fs/cgroup/memory)
-  knobs=(cpu.cfs_quota_us memory.limit_in_bytes)
-fi
-
-cleanup() {
-  for p in "${pids[@]}"; do kill -9 "$p" 2>/dev/null; done
-  wait 2>/dev/null
-  for r in "${roots[@]}"; do
-    for _ in 1 2 3 4 5; do
-      rmdir "$r/$name/a" "$r/$name/b" "$r/$name" 2>/dev/null
-      [ -d "$r/$name" ] || break
-      sleep 0.2
-    done
-  done
-  rm -rf "$tmp"
-}
-trap cleanup EXIT
+# shellcheck source=tests/support/system_test.sh
+source "$(dirname "$0")/../support/system_test.sh" crash_flashd
+if [ "${#roots[@]}" -eq 1 ]; then knobs=(cpu.max memory.high); else knobs=(cpu.cfs_quota_us memory.limit_in_bytes); fi
 
 for r in "${roots[@]}"; do
   mkdir -p "$r/$name"
@@ -41,7 +19,7 @@ for r in "${roots[@]}"; do
 done
 # Two busy cgroups; b starts from a limit of its own, so that "original" is not always "none".
 for g in a b; do
-  sh -c 'for r in '"${roots[*]}"'; do echo $$ > $r/'"$name/$g"'/cgroup.procs || exit 1; done; exec sh -c "while :; do :; done"' &
+  in_cgroup "$name/$g" sh -c "while :; do :; done" &
   pids+=($!)
 done
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
@@ -51,7 +29,7 @@ else
 fi
 
 cat > "$tmp/flashd.json" <<EOF
-{"period_s": 0.1, "mode": "control", "state_directory": "$tmp/state", "statsd": {"socket": ""},
+{"period_s": 0.1, "overhead": {"budget_pct": 0}, "mode": "control", "state_directory": "$tmp/state", "statsd": {"socket": ""},
  "learner": {"enabled": false},
  "rules": {"crash": {"task": "resource-limits", "select": {"cgroup": "/$name/*"}, "mode": "control",
    "cpu": {"min_cores": 0.1, "max_cores": 1.5, "target_utilization": 0.5, "down_stabilization_s": 1},

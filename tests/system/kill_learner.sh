@@ -5,43 +5,8 @@
 #   kill_learner.sh BIN_DIR [ROUNDS [SECONDS]]
 set -u
 bin=$1 rounds=${2:-6} stopped=${3:-12}
-name=flashd-test-learner-$$
-tmp=$(mktemp -d)
-pids=()
-if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-  roots=(/sys/fs/cgroup)
-  echo "+cpu +memory" > /sys/fs/cgroup/cgroup.subtree_control
-else
-  roots=(/sys/fs/cgroup/cpu /sys/fs/cgroup/cpuacct /sys/fs/cgroup/memory)
-fi
-
-cleanup() {
-  for p in "${pids[@]}"; do kill -9 "$p" 2>/dev/null; done
-  wait 2>/dev/null
-  for r in "${roots[@]}"; do
-    for _ in 1 2 3 4 5; do
-      rmdir "$r/$name" 2>/dev/null
-      [ -d "$r/$name" ] || break
-      sleep 0.2
-    done
-  done
-  rm -rf "$tmp"
-}
-trap cleanup EXIT
-fail() {
-  echo "kill_learner: $*" >&2
-  cat "$tmp/flashd.log" "$tmp/learner.log" >&2
-  exit 1
-}
-# until SECONDS COMMAND...
-until_true() {
-  local end=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ "$SECONDS" -lt "$end" ] || return 1
-    sleep 0.1
-  done
-}
+# shellcheck source=tests/support/system_test.sh
+source "$(dirname "$0")/../support/system_test.sh" kill_learner
 status() { "$bin/flashctl" --json status 2> /dev/null; }
 connected() { status | jq -e '.learner | startswith("connected")' > /dev/null; }
 absent() { status | jq -e '.learner | startswith("connected") | not' > /dev/null; }
@@ -51,31 +16,13 @@ decides() { [ "$(agent | jq -r .controller)" = "$1" ]; }
 stored() { [ "$(counter acknowledged_steps)" -ge "$1" ]; }
 
 for r in "${roots[@]}"; do mkdir -p "$r/$name"; done
-sh -c 'for r in '"${roots[*]}"'; do echo $$ > $r/'"$name"'/cgroup.procs || exit 1; done; exec sh -c "while :; do :; done"' &
+in_cgroup "$name" sh -c "while :; do :; done" &
 pids+=($!)
 
-cat > "$tmp/bus.conf" << EOF
-<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <type>system</type>
-  <listen>unix:path=$tmp/bus</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="root"/>
-    <allow own="org.flashd"/>
-    <allow send_destination="*" eavesdrop="false"/>
-    <allow receive_sender="*"/>
-  </policy>
-</busconfig>
-EOF
-dbus-daemon --config-file="$tmp/bus.conf" --nofork 2> /dev/null &
-pids+=($!)
-until_true 10 test -S "$tmp/bus" || fail "the private bus did not start"
-export DBUS_SYSTEM_BUS_ADDRESS=unix:path=$tmp/bus
+start_bus
 
 cat > "$tmp/flashd.json" << EOF
-{"period_s": 0.1, "mode": "control", "episode_steps": 20, "state_directory": "$tmp/state", "statsd": {"socket": ""},
+{"period_s": 0.1, "overhead": {"budget_pct": 0}, "mode": "control", "episode_steps": 20, "state_directory": "$tmp/state", "statsd": {"socket": ""},
  "journal": {"enabled": false},
  "learner": {"socket": "$tmp/learner.sock", "user": "root", "learning_starts": 50, "publish_interval_s": 1,
              "offline_updates": 50, "snapshot_lifetime_s": 8},

@@ -5,42 +5,8 @@
 #   sync_scrapes.sh BIN_DIR
 set -u
 bin=$1
-name=flashd-test-sync-$$
-tmp=$(mktemp -d)
-pids=()
-if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-  roots=(/sys/fs/cgroup)
-  echo "+cpu +memory" > /sys/fs/cgroup/cgroup.subtree_control
-else
-  roots=(/sys/fs/cgroup/cpu /sys/fs/cgroup/cpuacct /sys/fs/cgroup/memory)
-fi
-cleanup() {
-  for p in "${pids[@]}"; do kill -9 "$p" 2> /dev/null; done
-  wait 2> /dev/null
-  for r in "${roots[@]}"; do
-    for _ in 1 2 3 4 5; do
-      rmdir "$r/$name" 2> /dev/null
-      [ -d "$r/$name" ] || break
-      sleep 0.2
-    done
-  done
-  rm -rf "$tmp"
-}
-trap cleanup EXIT
-fail() {
-  echo "sync_scrapes: $*" >&2
-  tail -n 20 "$tmp"/*.log >&2
-  exit 1
-}
-# until_true SECONDS COMMAND...
-until_true() {
-  local end=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ "$SECONDS" -lt "$end" ] || return 1
-    sleep 0.2
-  done
-}
+# shellcheck source=tests/support/system_test.sh
+source "$(dirname "$0")/../support/system_test.sh" sync_scrapes
 # What flash-sync serves: through the shell's own TCP, so that nothing of ours reads what ours wrote.
 page() {
   exec 3<> "/dev/tcp/127.0.0.1/$port" || return 1
@@ -54,36 +20,19 @@ signal() { value flashd_agent_signal "signal=\"$1\""; }
 positive() { awk -v v="$(signal "$1")" 'BEGIN { exit !(v + 0 > 0) }'; }
 trusted() { [ "$(value flashd_agent_signal_trusted 'signal="requests.rate"')" = 1 ]; }
 # As an operator sees it; empty while flashd is not on the bus.
-ask() { "$bin/flashctl" --json --address "unix:path=$tmp/bus" "$1" 2> /dev/null; }
+ask() { "$bin/flashctl" --json "$1" 2> /dev/null; }
 degraded_says() { ask status | jq -r '.degraded[].reason' 2> /dev/null | grep -qF "$1"; }
 from_prometheus() { [ "$(ask doctor | jq -r --arg s "$1" '.sources[] | select(.signal == $s and .source == "prometheus").targets')" = 1 ]; }
 
 touch "$tmp"/{serve,flashd,sync,load}.log
 for r in "${roots[@]}"; do mkdir -p "$r/$name"; done
-sh -c 'for r in '"${roots[*]}"'; do echo $$ > $r/'"$name"'/cgroup.procs || exit 1; done
-       exec '"$bin"'/flash-workload serve --listen 127.0.0.1:0 --work 20 --app shop' > "$tmp/serve.log" 2>&1 &
+in_cgroup "$name" "$bin/flash-workload" serve --listen 127.0.0.1:0 --work 20 --app shop > "$tmp/serve.log" 2>&1 &
 service=$!
 pids+=("$service")
 until_true 30 grep -q "listening on" "$tmp/serve.log" || fail "the service did not start"
 address=$(sed -n 's/^listening on \([0-9.:]*\),.*/\1/p' "$tmp/serve.log")
 
-cat > "$tmp/bus.conf" << EOF
-<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <listen>unix:path=$tmp/bus</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="root"/>
-    <allow own="org.flashd"/>
-    <allow send_destination="*" eavesdrop="false"/>
-    <allow receive_sender="*"/>
-  </policy>
-</busconfig>
-EOF
-dbus-daemon --config-file="$tmp/bus.conf" --nofork 2> /dev/null &
-pids+=($!)
-until_true 10 test -S "$tmp/bus" || fail "the private bus did not start"
+start_bus
 
 cat > "$tmp/flashd.json" << EOF
 {"mode": "observe", "state_directory": "$tmp/state", "statsd": {"socket": ""}, "journal": {"enabled": false},
@@ -92,7 +41,7 @@ cat > "$tmp/flashd.json" << EOF
    "slo": {"latency_p99_ms": 50, "source": "prometheus", "prometheus": {"url": "http://$address/metrics",
      "latency": "http_request_duration_seconds{app=\"shop\"}", "errors": "http_requests_over_objective_total"}}}}}
 EOF
-"$bin/flashd" --config "$tmp/flashd.json" --bus "unix:path=$tmp/bus" 2> "$tmp/flashd.log" &
+"$bin/flashd" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
 flashd=$!
 pids+=("$flashd")
 until_true 30 degraded_says "metrics pages are not read: flash-sync is not connected" ||
