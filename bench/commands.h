@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "bench/program.h"
+#include "core/command_line.h"
 #include "core/result.h"
 #include "core/target.h"
-#include "workloads/command_line.h"
 
 namespace flash::bench {
 

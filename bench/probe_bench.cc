@@ -212,7 +212,6 @@ Result<Share> measure_share(const Bench& bench, ScheduleProbe& probe) {
     });
   }
   std::this_thread::sleep_for(1s);
-  FLASH_TRY(const Fd measuring, ScheduleProbe::measure_cost());
   const ProbeCost before = probe.cost();
   const auto began = nanoseconds(CLOCK_MONOTONIC);
   std::int64_t reading = 0;

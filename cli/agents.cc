@@ -219,6 +219,8 @@ json daemon_status(BusClient& bus) {
           {"metrics", property(p, "MetricsCounters")},
           {"degraded", degraded},
           {"sources", sources},
+          {"overhead_pct", property(p, "OverheadPercent")},
+          {"overhead_budget_pct", property(p, "OverheadBudgetPercent")},
           {"period_s", p.at("PeriodUSec").get<double>() / 1e6},
           {"ticks", p.at("Ticks")},
           {"tick_us", p.at("TickUSec")},

@@ -63,6 +63,19 @@ std::uint64_t count_of(const json& counters, const char* key) {
              : 0;
 }
 
+/// "0.31 % of one core (process 0.3, requests 0, schedule 0.01), budget 1 %".
+std::string overhead_words(const json& parts, const json& budget) {
+  double total = 0;
+  std::string each;
+  for (const auto& [part, pct] : parts.items()) {
+    total += pct.get<double>();
+    each += (each.empty() ? "" : ", ") + safe_text(part) + " " + number_text(pct.get<double>());
+  }
+  const double most = number_of(budget);
+  return number_text(total) + " % of one core (" + each + "), " +
+         (most > 0 ? "budget " + number_text(most) + " %" : "no bound");
+}
+
 std::vector<std::vector<Cell>> agent_rows(const json& agents) {
   std::vector<std::vector<Cell>> rows;
   std::vector<Cell> head;
@@ -126,6 +139,8 @@ Exit print_status(BusClient& bus, const Invocation& i, const Style& style) {
                 static_cast<unsigned long long>(s["ticks"].get<std::uint64_t>()), s["period_s"].get<double>(),
                 static_cast<unsigned long long>(s["tick_us"].get<std::uint64_t>()));
   rows.push_back({{"ticks"}, {text}});
+  if (const json& parts = s["overhead_pct"]; parts.is_object() && !parts.empty())
+    rows.push_back({{"overhead"}, {overhead_words(parts, s["overhead_budget_pct"])}});
   std::string agents = std::to_string(s["agents"].get<int>());
   for (const auto& [stage, n] : s["stages"].items())
     if (n != 0) agents += ", " + n.dump() + " " + safe_text(stage);

@@ -1,9 +1,9 @@
 #include "collectors/counter_ladder.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace flash {
 namespace {
@@ -25,24 +25,33 @@ CounterLadder::CounterLadder(const HostRoot& root, const CgroupLayout* layout, C
     : real_(root.real()), schedule_(root, layout, options.schedule), perf_(root, layout, options.perf) {}
 
 void CounterLadder::track(const Target& target) {
-  if (schedule_.track(target)) return;
-  perf_.track(target);
-  if (target.id.kind == TargetKind::Cgroup) on_perf_[target.id] = target;
+  if (target.id.kind == TargetKind::Cgroup) cgroups_[target.id] = target;
+  if (!schedule_.track(target)) perf_.track(target);
 }
 
 void CounterLadder::untrack(TargetId id) {
   retry_ |= schedule_.tracks(id);
   schedule_.untrack(id);
   perf_.untrack(id);
-  on_perf_.erase(id);
+  cgroups_.erase(id);
+}
+
+void CounterLadder::pause(const std::string& why) {
+  std::vector<const Target*> moved;
+  for (const auto& [id, target] : cgroups_)
+    if (schedule_.tracks(id)) moved.push_back(&target);
+  schedule_.pause(why);
+  for (const Target* target : moved) perf_.track(*target);
+}
+
+void CounterLadder::resume() {
+  schedule_.resume();
+  retry_ = true;
 }
 
 void CounterLadder::climb() {
-  for (auto it = on_perf_.begin(); it != on_perf_.end();) {
-    const bool up = schedule_.track(it->second);
-    if (up) perf_.untrack(it->first);
-    it = up ? on_perf_.erase(it) : std::next(it);
-  }
+  for (const auto& [id, target] : cgroups_)
+    if (!schedule_.tracks(id) && schedule_.track(target)) perf_.untrack(id);
 }
 
 void CounterLadder::collect(Now now, ObservationTable& table) {
@@ -63,7 +72,7 @@ std::vector<Degraded> CounterLadder::degraded() const {
 std::vector<SignalSource> CounterLadder::sources() const {
   std::vector<SignalSource> rows;
   const PerfCoverage perf = perf_.coverage();
-  const std::size_t cgroups = schedule_.tracked() + on_perf_.size();
+  const std::size_t cgroups = cgroups_.size();
   const bool pmu = schedule_.tracked() > 0 && schedule_.why_no_counters().empty();
   const std::string why_not_ebpf = schedule_.why_not();
   const auto say = [&rows](Signal signal, const char* source, std::size_t targets, const std::string& why) {
@@ -92,9 +101,14 @@ std::vector<SignalSource> CounterLadder::sources() const {
   for (const Signal s : {Signal::TaskClock, Signal::ContextSwitches}) {
     say(s, "ebpf", schedule_.tracked(), "");
     say(s, "perf", s == Signal::TaskClock ? perf.cgroups : perf.cgroups + perf.cpu_sets, why_not_ebpf);
-    say(s, "none", on_perf_.size() - perf.cgroups, why_not_ebpf + "; perf does not count them either");
+    say(s, "none", cgroups - schedule_.tracked() - perf.cgroups,
+        why_not_ebpf + "; perf does not count them either");
     end(s);
   }
+  say(Signal::RunQueueWaitP99, "ebpf", schedule_.tracked(), "");
+  say(Signal::RunQueueWaitP99, "none", cgroups - schedule_.tracked(),
+      why_not_ebpf + "; nothing else tells how long tasks wait");
+  end(Signal::RunQueueWaitP99);
   return rows;
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collectors/kernel_probe.h"
 #include "collectors/perf_collector.h"
 #include "collectors/schedule_collector.h"
 #include "collectors/signal_source.h"
@@ -20,7 +21,7 @@ struct CounterLadderOptions {
   PerfOptions perf;
 };
 
-class CounterLadder final : public Collector {
+class CounterLadder final : public Collector, public KernelProbe {
  public:
   /// See the constructors of both collectors.
   CounterLadder(const HostRoot& root, const CgroupLayout* layout, CounterLadderOptions options = {});
@@ -31,6 +32,12 @@ class CounterLadder final : public Collector {
   /// Run after the collector of cpu.stat.
   void collect(Now now, ObservationTable& table) override;
   std::vector<Degraded> degraded() const override;
+  std::string_view probe() const override { return "schedule"; }
+  Duration cost() const override { return schedule_.cost(); }
+  /// What it counted goes to perf.
+  void pause(const std::string& why) override;
+  void resume() override;
+
   /// Of each signal that it fills the sources in use, best first.
   std::vector<SignalSource> sources() const;
 
@@ -41,7 +48,7 @@ class CounterLadder final : public Collector {
   const bool real_;
   ScheduleCollector schedule_;
   PerfCollector perf_;
-  std::unordered_map<TargetId, Target> on_perf_;  // cgroups that the schedule probe did not take
+  std::unordered_map<TargetId, Target> cgroups_;  // those that the schedule probe does not take are perf's
   bool retry_ = false;                            // room came free
   std::size_t proxies_ = 0;                       // targets in the last tick
 };

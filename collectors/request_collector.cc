@@ -105,6 +105,7 @@ void RequestCollector::track(const Target& target) {
     return;
   }
   State state;
+  state.target = target;
   auto id = watch(target, state.directory);
   if (!id) {
     const bool full = id.error().is(std::errc::argument_list_too_long);  // E2BIG
@@ -130,17 +131,40 @@ void RequestCollector::untrack(TargetId id) {
   room_ = true;
 }
 
-void RequestCollector::retry() {
+Duration RequestCollector::cost() const {
+  return spent_ + (probe_ ? std::chrono::nanoseconds(probe_->cost().ns) : Duration());
+}
+
+void RequestCollector::pause(const std::string& why) {
+  if (!trouble_.empty()) return;  // there is none
+  spent_ = cost();
+  probe_.reset();
+  for (const auto& [id, state] : states_) refused_[id] = {state.target, why};
+  for (auto& [id, refused] : refused_) refused.why = why;
+  states_.clear();
+  targets_.clear();
+  trouble_ = why;
+  tried_ = paused_ = true;
+}
+
+void RequestCollector::resume() {
+  if (!std::exchange(paused_, false)) return;
+  trouble_.clear();
+  tried_ = false;
+  retry(true);
+}
+
+void RequestCollector::retry(bool all) {
   std::vector<Target> waiting;
   for (const auto& [id, refused] : refused_)
-    if (refused.full) waiting.push_back(refused.target);
+    if (all || refused.full) waiting.push_back(refused.target);
   for (const Target& target : waiting) track(target);
   room_ = false;
 }
 
 void RequestCollector::collect(Now now, ObservationTable& table) {
   read_trouble_.clear();
-  if (room_) retry();
+  if (room_) retry(false);
   if (states_.empty()) return;
   for (const auto& [id, state] : states_)
     if (const auto row = table.find(id); row != table.end())

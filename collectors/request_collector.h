@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "collectors/bpf/requests.h"
+#include "collectors/kernel_probe.h"
 #include "core/ports.h"
 #include "host/cgroup_layout.h"
 #include "host/host_root.h"
@@ -53,7 +54,7 @@ class RequestHistory {
   std::uint64_t tick_ = 0;
 };
 
-class RequestCollector final : public Collector {
+class RequestCollector final : public Collector, public KernelProbe {
  public:
   /// `layout` is borrowed during the constructor only; null: the host has no cgroups. On another root than
   /// "/" nothing is loaded.
@@ -65,11 +66,17 @@ class RequestCollector final : public Collector {
   void collect(Now now, ObservationTable& table) override;
   std::vector<Degraded> degraded() const override;
 
+  std::string_view probe() const override { return "requests"; }
+  Duration cost() const override;
+  void pause(const std::string& why) override;
+  void resume() override;
+
   /// Why it says nothing of a target; never empty.
   std::string why_not(TargetId id) const;
 
  private:
   struct State {
+    Target target;
     std::uint64_t id = 0;  // of the cgroup in the v2 hierarchy
     std::string directory;
     flash_requests before{};
@@ -79,7 +86,7 @@ class RequestCollector final : public Collector {
     bool dropped = false;  // the kernel had no room for a connection in the last tick
   };
   void open_probe();
-  void retry();
+  void retry(bool all);
   Result<std::uint64_t> watch(const Target& target, std::string& directory);
   void collect_one(Now now, State& state, const flash_requests& counts, Observation& out);
 
@@ -88,6 +95,8 @@ class RequestCollector final : public Collector {
   RequestOptions options_;
   std::unique_ptr<RequestProbe> probe_;
   bool tried_ = false;
+  bool paused_ = false;
+  Duration spent_{};          // by probes that ended
   std::string trouble_;       // why there is no probe
   std::string read_trouble_;  // of the last tick
   std::unordered_map<TargetId, State> states_;

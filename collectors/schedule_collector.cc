@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "host/file_io.h"
@@ -11,7 +12,7 @@ namespace flash {
 namespace {
 
 constexpr Signal kSignals[] = {Signal::Instructions, Signal::Cycles, Signal::ContextSwitches,
-                               Signal::TaskClock};
+                               Signal::TaskClock, Signal::RunQueueWaitP99};
 
 std::string count(std::size_t n) {
   return std::to_string(n) + (n == 1 ? " target" : " targets");
@@ -19,6 +20,15 @@ std::string count(std::size_t n) {
 
 double growth(std::uint64_t before, std::uint64_t now) {
   return static_cast<double>(now - before);
+}
+
+/// ms; nothing where no task waited.
+std::optional<double> wait_p99(const CgroupCounts& before, const CgroupCounts& now) {
+  auto waits = now.waits;
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < waits.size(); ++i) all += waits[i] -= before.waits[i];
+  if (all == 0) return std::nullopt;
+  return wait_quantile(waits, 0.99) / 1e6;
 }
 
 /// Instructions and cycles with their common times, as perf's pair of the cgroup would have them.
@@ -114,6 +124,7 @@ void ScheduleCollector::collect_one(Now now, std::uint64_t id, State& state, con
   }
   out[Signal::TaskClock] = Sample::good(busy_ns / 1e9 / dt);
   out[Signal::ContextSwitches] = Sample::good(switches / dt);
+  if (const auto wait_ms = wait_p99(before, counts)) out[Signal::RunQueueWaitP99] = Sample::good(*wait_ms);
   if (!probe_->no_counters().empty()) return;
   const PerfSum sum = counter_growth(before, counts);
   const PmuTrust trust = judge_pmu(sum, busy_ns, switches);
@@ -124,6 +135,26 @@ void ScheduleCollector::collect_one(Now now, std::uint64_t id, State& state, con
   const bool usable = v != Validity::Invalid;
   out[Signal::Instructions] = {usable ? sum.scaled[FLASH_INSTRUCTIONS] / dt : 0, v};
   out[Signal::Cycles] = {usable ? sum.scaled[FLASH_CYCLES] / dt : 0, v};
+}
+
+Duration ScheduleCollector::cost() const {
+  return spent_ + (probe_ ? std::chrono::nanoseconds(probe_->cost().ns) : Duration());
+}
+
+void ScheduleCollector::pause(const std::string& why) {
+  if (!trouble_.empty()) return;  // there is none
+  spent_ = cost();
+  probe_.reset();
+  states_.clear();
+  refused_.clear();
+  trouble_ = why;
+  tried_ = paused_ = true;
+}
+
+void ScheduleCollector::resume() {
+  if (!std::exchange(paused_, false)) return;
+  trouble_.clear();
+  tried_ = false;
 }
 
 std::string ScheduleCollector::why_not() const {

@@ -36,6 +36,12 @@ class ScheduleCollector {
   void collect(Now now, ObservationTable& table);
   std::vector<Degraded> degraded() const;
 
+  /// Of the probe, ever; a probe that ended is in it.
+  Duration cost() const;
+  /// Ends the probe: no target is counted, and why_not() says why, until resume() and another track().
+  void pause(const std::string& why);
+  void resume();
+
   /// Why no target, or not every one, is counted; empty: all are.
   std::string why_not() const;
   /// Why there are no instructions and cycles; empty: there are. Undecided before the first target: empty.
@@ -55,6 +61,8 @@ class ScheduleCollector {
   ScheduleProbeOptions options_;
   std::unique_ptr<ScheduleProbe> probe_;
   bool tried_ = false;
+  bool paused_ = false;
+  Duration spent_{};          // by probes that ended
   std::string trouble_;       // why there is no probe
   std::string read_trouble_;  // of the last tick
   std::unordered_map<TargetId, State> states_;

@@ -1,4 +1,6 @@
-#include "workloads/command_line.h"
+#include "core/command_line.h"
+
+#include <syslog.h>
 
 #include <algorithm>
 #include <charconv>
@@ -77,6 +79,14 @@ Applied apply_options(std::span<const OptionRow> rows, std::span<const std::stri
   return std::nullopt;
 }
 
+std::vector<std::string_view> words_of(int argc, const char* const* argv) {
+  return {argv + std::min(argc, 1), argv + argc};
+}
+
+bool asks_for_help(std::span<const std::string_view> args) {
+  return std::any_of(args.begin(), args.end(), [](std::string_view a) { return a == "--help" || a == "-h"; });
+}
+
 std::string describe_options(std::span<const OptionRow> rows) {
   const auto left_side = [](const OptionRow& row) {
     return "  " + std::string(row.name) + (row.value.empty() ? "" : " " + std::string(row.value));
@@ -139,9 +149,22 @@ std::function<Applied(std::string_view)> text_into(std::string& out) {
 }
 
 std::function<Applied(std::string_view)> flag_into(bool& out, bool value) {
-  return [&out, value](std::string_view) -> Applied {
-    out = value;
-    return std::nullopt;
+  return constant_into(out, value);
+}
+
+std::function<Applied(std::string_view)> log_level_into(int& out) {
+  return [&out](std::string_view text) -> Applied {
+    constexpr std::pair<std::string_view, int> kLevels[] = {{"error", LOG_ERR},
+                                                            {"warning", LOG_WARNING},
+                                                            {"notice", LOG_NOTICE},
+                                                            {"info", LOG_INFO},
+                                                            {"debug", LOG_DEBUG}};
+    for (const auto& [name, level] : kLevels)
+      if (name == text) {
+        out = level;
+        return std::nullopt;
+      }
+    return UsageError{"'" + std::string(text) + "' is not error, warning, notice, info or debug"};
   };
 }
 

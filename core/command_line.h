@@ -35,6 +35,12 @@ struct OptionRow {
 /// Applies "--name value", "--name=value" and words that stand alone in order; the last one wins.
 Applied apply_options(std::span<const OptionRow> rows, std::span<const std::string_view> args);
 
+/// main()'s arguments without the program's name.
+std::vector<std::string_view> words_of(int argc, const char* const* argv);
+
+/// "--help" or "-h" is among them.
+bool asks_for_help(std::span<const std::string_view> args);
+
 /// One aligned line per option.
 std::string describe_options(std::span<const OptionRow> rows);
 
@@ -51,6 +57,17 @@ std::function<Applied(std::string_view)> integer_into(int& out, int low, int hig
 std::function<Applied(std::string_view)> real_into(double& out, double low, double high);
 std::function<Applied(std::string_view)> text_into(std::string& out);
 std::function<Applied(std::string_view)> flag_into(bool& out, bool value = true);
+/// error, warning, notice, info or debug as in syslog(3).
+std::function<Applied(std::string_view)> log_level_into(int& out);
+
+/// A flag that stands for one of several.
+template <class T>
+std::function<Applied(std::string_view)> constant_into(T& out, T value) {
+  return [&out, value](std::string_view) -> Applied {
+    out = value;
+    return std::nullopt;
+  };
+}
 
 /// A row for values that have a parser of their own.
 template <class T, class Out>

@@ -43,6 +43,8 @@ constexpr std::array<SignalTraits, kSignalCount> kTable = {{
     {Signal::Cycles, "perf.cycles", "1/s", 0, 1e16, "CPU cycles per second"},
     {Signal::ContextSwitches, "perf.context_switches", "1/s", 0, 1e9, "context switches per second"},
     {Signal::TaskClock, "perf.task_clock", "cores", 0, kMaxCores, "CPU time per second as perf counts it"},
+    {Signal::RunQueueWaitP99, "sched.wait.p99", "ms", 0, 1e9,
+     "99th percentile of the time that its tasks, ready to run, waited for a CPU"},
     {Signal::Frequency, "frequency.current", "kHz", 1, kMaxKHz, "mean current frequency of the CPUs"},
     {Signal::FrequencyMin, "frequency.min", "kHz", 1, kMaxKHz, "lowest frequency the policy allows"},
     {Signal::FrequencyMax, "frequency.max", "kHz", 1, kMaxKHz, "highest frequency the policy allows"},

@@ -39,6 +39,7 @@ enum class Signal : std::uint8_t {
   Cycles,           // per second
   ContextSwitches,  // per second
   TaskClock,        // cores, as perf's task-clock sees it
+  RunQueueWaitP99,  // ms that its tasks, ready to run, waited for a CPU in this tick
   // Frequency and power of the CPU set (or, for a cgroup, of the node).
   Frequency,     // kHz now (scaling_cur_freq, mean over policies)
   FrequencyMin,  // kHz, scaling_min_freq

@@ -1,7 +1,6 @@
 #include "daemon/app.h"
 
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <systemd/sd-bus.h>
 #include <systemd/sd-daemon.h>
@@ -10,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -18,13 +16,17 @@
 
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
+#include "collectors/kernel_probe.h"
 #include "collectors/prometheus_collector.h"
+#include "core/process.h"
+#include "daemon/bus_connection.h"
 #include "daemon/dbus_service.h"
 #include "daemon/drivers.h"
 #include "daemon/journal.h"
 #include "daemon/learner_link.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
+#include "daemon/overhead_guard.h"
 #include "daemon/own_metrics.h"
 #include "daemon/restore_policy.h"
 #include "daemon/sync_link.h"
@@ -32,25 +34,12 @@
 #include "policy/decision_json.h"
 
 namespace flash {
-std::string restore_item_text(const RestoreReport::Item& item);
-
 namespace {
 
 constexpr Duration kBusRetry = std::chrono::seconds(5);
 /// The longest that starting waits for the bus. A tick does not wait for it at all, except in a call that
 /// changes a unit (actuators/systemd_driver.cc).
 constexpr Duration kBusWait = std::chrono::seconds(2);
-constexpr std::uint64_t kBusCallUs = 1'000'000;
-
-Duration clock_now(clockid_t id) {
-  timespec ts = {};
-  clock_gettime(id, &ts);
-  return std::chrono::seconds(ts.tv_sec) + std::chrono::nanoseconds(ts.tv_nsec);
-}
-
-std::uint64_t to_usec(Duration d) {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(d).count());
-}
 
 std::string number(double v) {
   char text[32];
@@ -75,8 +64,28 @@ Counters counters(const JournalCounters& c) {
           {"repaired", c.repaired}};
 }
 
-double seconds_of(const timeval& t) {
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+rusage own_usage() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage;
+}
+
+Duration of(const timeval& t) {
+  return std::chrono::seconds(t.tv_sec) + std::chrono::microseconds(t.tv_usec);
+}
+
+/// User and system time of the process.
+Duration process_time() {
+  const rusage usage = own_usage();
+  return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+/// Percent of one core by part, as metrics and the D-Bus property have it.
+Shares overhead(const OverheadGuard& guard) {
+  Shares shares = {{"process", guard.process_pct()}};
+  for (std::size_t i = 0; i < guard.probes(); ++i)
+    shares.emplace_back(guard.probe_name(i), guard.probe_pct(i));
+  return shares;
 }
 
 /// Rules that name a metrics page, as flash-sync is told them.
@@ -108,24 +117,6 @@ ScrapeResult result_of(const link::sync::Reading& r) {
           .exact = r.exact};
 }
 
-void log_restore(const LedgerRestore& restored) {
-  const std::string id(kMessageRestore);
-  std::size_t back = 0;
-  for (const RestoreReport::Item& item : restored.report.items) {
-    back += item.restored ? 1 : 0;
-    if (!item.restored || !item.message.empty())
-      log(item.restored ? LOG_NOTICE : LOG_ERR,
-          (item.restored ? "restored: " : "not restored: ") + restore_item_text(item), {{"MESSAGE_ID", id}});
-  }
-  for (const std::string& problem : restored.problems)
-    log(LOG_WARNING, "ledger: " + problem, {{"MESSAGE_ID", id}});
-  if (!restored.report.items.empty())
-    log(LOG_NOTICE,
-        std::to_string(back) + " of " + std::to_string(restored.report.items.size()) +
-            " knobs are at their originals, as read back",
-        {{"MESSAGE_ID", id}});
-}
-
 class App {
  public:
   App(const CommandLine& line, DaemonConfig config) : line_(line), config_(std::move(config)) {}
@@ -142,6 +133,9 @@ class App {
   void on_tick();
   void on_changed(TargetId id, AgentChange change);
   std::vector<Degraded> degraded() const;
+  Duration period() const { return config_.period * guard_->stretch(); }
+  void keep_budget(Duration now);
+  void apply_guard();
   void record(Now now);
   void configure_journal();
   void configure_learner(Now now);
@@ -180,6 +174,7 @@ class App {
   std::uint64_t ticks_ = 0;
   std::uint64_t late_ticks_ = 0;
   Duration tick_duration_{}, ticks_busy_{};
+  std::optional<OverheadGuard> guard_;
   std::map<std::string, Degraded> said_degraded_;
   std::string said_status_;
 };
@@ -191,38 +186,6 @@ App::~App() {
   sd_event_source_unref(sync_source_);
   sd_event_source_unref(timer_);
   sd_event_unref(event_);
-}
-
-sd_bus* open_bus(const std::string& address, std::string& trouble) {
-  if (address == "none") return nullptr;
-  sd_bus* bus = nullptr;
-  int r = 0;
-  if (address.empty()) {
-    r = sd_bus_open_system(&bus);
-  } else {
-    r = sd_bus_new(&bus);
-    if (r >= 0) r = sd_bus_set_address(bus, address.c_str());
-    if (r >= 0) r = sd_bus_set_bus_client(bus, 1);
-    if (r >= 0) r = sd_bus_start(bus);
-  }
-  if (r >= 0) r = sd_bus_set_method_call_timeout(bus, kBusCallUs);
-  if (r >= 0) return bus;
-  sd_bus_close_unref(bus);
-  trouble = std::string("no D-Bus: ") + std::strerror(-r);
-  return nullptr;
-}
-
-/// Authentication and Hello: without them every call would wait for them, up to 25 s where the bus hangs.
-bool wait_ready(sd_bus* bus, Duration longest) {
-  const Duration end = read_clocks().mono + longest;
-  while (sd_bus_is_ready(bus) <= 0) {
-    const int r = sd_bus_process(bus, nullptr);
-    if (r < 0) return false;
-    if (r > 0) continue;
-    const Duration now = read_clocks().mono;
-    if (now >= end || sd_bus_wait(bus, to_usec(end - now)) < 0) return false;
-  }
-  return true;
 }
 
 // The connection itself; units that systemd owns are changed over it too.
@@ -261,7 +224,9 @@ void App::offer_service() {
   callbacks.learning = [this](TargetId id) { return learner_ ? learner_->doing(id) : std::string(); };
   callbacks.journal_counters = [this] { return counters(journal_.counters()); };
   callbacks.metrics_counters = [this] { return node_->metrics_counters(); };
-  callbacks.period = [this] { return config_.period; };
+  callbacks.period = [this] { return period(); };
+  callbacks.overhead = [this] { return overhead(*guard_); };
+  callbacks.overhead_budget = [this] { return guard_->options().budget_pct; };
   callbacks.ticks = [this] { return ticks_; };
   callbacks.tick_duration = [this] { return tick_duration_; };
   callbacks.log = [](const ChangeRecord& record) {
@@ -316,6 +281,9 @@ Result<void> App::start() {
   state_directory_ = line_.state_directory.empty() ? config_.state_directory : line_.state_directory;
   NodeOptions options{HostRoot(line_.root), state_directory_, ready ? bus_ : nullptr, line_.dry_run};
   FLASH_TRY(node_, Node::open(std::move(options), config_, std::move(events)));
+  std::vector<std::string> probes;
+  for (const KernelProbe* probe : node_->probes()) probes.emplace_back(probe->probe());
+  guard_.emplace(config_.overhead, config_.period, std::move(probes));
   configure_journal();
   configure_learner(read_clocks());
   configure_sync(read_clocks());
@@ -413,10 +381,11 @@ void App::on_tick() {
   record(now);
   if (learner_) learner_->tick(now);
   if (sync_) sync_->tick(now);
-  next_tick_ += config_.period;
+  keep_budget(now.mono);
+  next_tick_ += period();
   const Duration after = read_clocks().mono;
   while (next_tick_ <= after) {
-    next_tick_ += config_.period;
+    next_tick_ += period();
     ++late_ticks_;
   }
   sd_event_source_set_time(timer_, to_usec(next_tick_));
@@ -486,7 +455,23 @@ void App::on_decided(const Target& target, const Decision& decision) {
 std::vector<Degraded> App::degraded() const {
   std::vector<Degraded> all = node_->degraded();
   if (!journal_.trouble().empty()) all.push_back({"journal", journal_.trouble()});
+  for (std::string& reason : guard_->reasons()) all.push_back({"overhead", std::move(reason)});
   return all;
+}
+
+void App::keep_budget(Duration now) {
+  OwnCost cost{now, process_time(), {}};
+  for (const KernelProbe* probe : node_->probes()) cost.probes.push_back(probe->cost());
+  if (guard_->step(cost)) apply_guard();
+}
+
+void App::apply_guard() {
+  const std::vector<KernelProbe*>& probes = node_->probes();
+  for (std::size_t i = 0; i < probes.size(); ++i)
+    if (guard_->paused(i))
+      probes[i]->pause("taken out, because flashd costs more than its budget");
+    else
+      probes[i]->resume();
 }
 
 void App::configure_journal() {
@@ -507,8 +492,7 @@ void App::configure_learner(Now now) {
     learner_->reconfigure(now, config_.learner, config_.period, config_.loop.episode_steps);
   } else {
     // One per start: the learner tells by it which steps it knows already.
-    if (epoch_ == 0 && getrandom(&epoch_, sizeof epoch_, 0) != sizeof epoch_)
-      epoch_ = static_cast<std::uint64_t>(now.wall.time_since_epoch().count());
+    if (epoch_ == 0) epoch_ = random_seed();
     LearnerCallbacks callbacks;
     callbacks.offer = [this](Now at, TargetId id, std::shared_ptr<const PolicySnapshot> policy) {
       return node_->loop().offer_snapshot(at, id, std::move(policy));
@@ -565,16 +549,17 @@ void App::configure_sync(Now now) {
 std::vector<link::sync::Family> App::own_metrics() const {
   OwnStatus s;
   s.version = kVersion;
-  s.period = config_.period;
+  s.period = period();
   s.ticks = ticks_;
   s.late_ticks = late_ticks_;
   s.last_tick = tick_duration_;
   s.busy = ticks_busy_;
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  s.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+  const rusage usage = own_usage();
+  s.cpu_seconds = seconds(process_time());
   s.peak_memory_bytes = static_cast<double>(usage.ru_maxrss) * 1024;
   s.wakeups = static_cast<std::uint64_t>(usage.ru_nvcsw);
+  s.overhead_pct = overhead(*guard_);
+  s.overhead_budget_pct = guard_->options().budget_pct;
   s.degraded = degraded();
   s.sources = node_->sources();
   s.learner_connected = learner_ && learner_->state().starts_with("connected");
@@ -641,6 +626,8 @@ Result<void> App::reload() {
     log(LOG_WARNING, key + " changed; that takes effect when flashd is restarted");
   config_ = std::move(*loaded.config);
   node_->reconfigure(read_clocks(), config_);
+  guard_->reconfigure(config_.overhead, config_.period);
+  apply_guard();
   configure_journal();
   configure_learner(read_clocks());
   configure_sync(read_clocks());
@@ -693,139 +680,12 @@ int App::metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept
 
 }  // namespace
 
-std::string restore_item_text(const RestoreReport::Item& item) {
-  return std::string(traits(item.ref.kind).name) + " of " + item.ref.locator +
-         (item.message.empty() ? "" : ": " + item.message);
-}
-
-Now read_clocks() {
-  return {clock_now(CLOCK_MONOTONIC), WallTime(clock_now(CLOCK_REALTIME))};
-}
-
 ConfigPaths config_paths(const CommandLine& line) {
   return {line.config, line.config + ".d"};
 }
 
 int run_daemon(const CommandLine& line, DaemonConfig config) {
   return App(line, std::move(config)).run();
-}
-
-namespace {
-
-void print_decision(const Target& target, const Decision& decision) {
-  const nlohmann::json document = to_json(decision, target);
-  std::printf("%s (%s, rule %s)\n", target.name.c_str(), std::string(to_string(target.task())).c_str(),
-              target.rule.c_str());
-  std::printf("  %s\n", document.value("words", "").c_str());
-}
-
-}  // namespace
-
-int run_once(const CommandLine& line, const DaemonConfig& config) {
-  std::string bus_trouble;
-  sd_bus* bus = open_bus(line.bus, bus_trouble);
-  LoopEvents events;
-  nlohmann::json agents = nlohmann::json::array();
-  bool second = false;
-  events.decided = [&](const Target& target, const Decision& decision) {
-    if (!second) return;
-    if (line.json)
-      agents.push_back(to_json(decision, target));
-    else
-      print_decision(target, decision);
-  };
-  NodeOptions options{HostRoot(line.root), "", bus, true, false};
-  auto node = Node::open(std::move(options), config, std::move(events));
-  if (!node) {
-    log(LOG_ERR, node.error().message());
-    return 1;
-  }
-  // A captured host has no time of its own: its two ticks are one period apart on made clocks.
-  const bool real = line.root == "/";
-  Now now = real ? read_clocks() : Now{};
-  (*node)->start(now);
-  (*node)->tick(now);
-  if (real) {
-    const auto wait = std::chrono::duration_cast<std::chrono::microseconds>(config.period);
-    usleep(static_cast<useconds_t>(wait.count()));
-    now = read_clocks();
-  } else {
-    now = {now.mono + config.period, now.wall + config.period};
-  }
-  second = true;
-  (*node)->tick(now);
-  const std::vector<Degraded> degraded = (*node)->degraded();
-  if (line.json) {
-    nlohmann::json reasons = nlohmann::json::array();
-    for (const Degraded& d : degraded) reasons.push_back({{"part", d.part}, {"reason", d.reason}});
-    std::puts(nlohmann::json({{"agents", agents}, {"degraded", reasons}})
-                  .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                  .c_str());
-  } else {
-    if ((*node)->loop().agents().empty()) std::puts("no target is selected by a rule of the configuration");
-    for (const Degraded& d : degraded) std::printf("degraded: %s: %s\n", d.part.c_str(), d.reason.c_str());
-  }
-  node->reset();
-  sd_bus_close_unref(bus);
-  return 0;
-}
-
-int run_restore(const CommandLine& line, const DaemonConfig& config) {
-  const HostRoot root(line.root);
-  const std::string state = line.state_directory.empty() ? config.state_directory : line.state_directory;
-  auto ledger = Ledger::open(state, boot_id(root));
-  if (!ledger) {
-    log(LOG_ERR, ledger.error().is(std::errc::operation_would_block)
-                     ? "a running flashd holds the ledger; 'flashctl disable' makes it restore"
-                     : ledger.error().message());
-    return 1;
-  }
-  // Run by hand, --restore restores. Run by systemd after a stop, what the daemon marked when it ended
-  // counts, and where it could not mark anything the operator's choice for that cause.
-  RestoreRequest request = RestoreRequest::Restore;
-  if (line.cause != Cause::Auto || std::getenv("SERVICE_RESULT")) {
-    const Cause cause = line.cause == Cause::Auto ? find_cause(state) : line.cause;
-    if (line.cause == Cause::Auto && ledger->keep())
-      request = RestoreRequest::AsMarked;
-    else if (on_exit_for(config.restore, cause) == OnExit::Keep)
-      request = RestoreRequest::Keep;
-  }
-  std::string bus_trouble;
-  sd_bus* bus = open_bus(line.bus, bus_trouble);
-  LedgerRestore restored;
-  {
-    auto layout = CgroupLayout::detect(root);
-    Drivers drivers(root, layout ? *layout : CgroupLayout(), bus);
-    restored = restore_from_ledger(*ledger, drivers.all(), request);
-  }
-  sd_bus_close_unref(bus);
-
-  const bool good = restored.kept || restored.report.complete();
-  if (line.json) {
-    nlohmann::json items = nlohmann::json::array();
-    for (const RestoreReport::Item& item : restored.report.items)
-      items.push_back({{"knob", std::string(traits(item.ref.kind).name)},
-                       {"driver", item.ref.driver},
-                       {"locator", item.ref.locator},
-                       {"restored", item.restored},
-                       {"message", item.message}});
-    std::puts(nlohmann::json({{"restored", good && !restored.kept},
-                              {"kept", restored.kept},
-                              {"previous_boot", restored.previous_boot},
-                              {"problems", restored.problems},
-                              {"items", items}})
-                  .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                  .c_str());
-  } else {
-    log_restore(restored);
-    if (restored.kept)
-      log(LOG_NOTICE,
-          "knobs are kept in force" +
-              (restored.kept_because.empty() ? std::string() : " (" + restored.kept_because + ")"));
-    else if (restored.report.items.empty())
-      log(LOG_INFO, "nothing to restore");
-  }
-  return good ? 0 : 1;
 }
 
 }  // namespace flash

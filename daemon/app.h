@@ -13,15 +13,6 @@ namespace flash {
 /// Runs until SIGTERM or SIGINT. Returns the exit status.
 int run_daemon(const CommandLine& line, DaemonConfig config);
 
-/// Two ticks without writing; prints each agent's decision.
-int run_once(const CommandLine& line, const DaemonConfig& config);
-
-/// flashd --restore.
-int run_restore(const CommandLine& line, const DaemonConfig& config);
-
-/// CLOCK_MONOTONIC and CLOCK_REALTIME: the only place where the daemon reads a clock to decide.
-Now read_clocks();
-
 /// Configuration files of a command line, below its root.
 ConfigPaths config_paths(const CommandLine& line);
 

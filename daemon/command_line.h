@@ -2,12 +2,13 @@
 // Ownership: values. Thread rule: none needed.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/command_line.h"
 #include "core/result.h"
 
 namespace flash {
@@ -24,22 +25,16 @@ struct CommandLine {
   std::string bus;              // empty: the system bus; "none": no bus; else a D-Bus address
   Cause cause = Cause::Auto;
   std::string journal, model, target;  // --replay
-  std::size_t largest = 10;
+  std::uint64_t largest = 10;
   bool once = false;
   bool dry_run = false;
   bool json = false;
   bool debug = false;
 };
 
-struct OptionRow {
-  std::string_view name;      // without "--"
-  std::string_view argument;  // "" if it takes none
-  std::string_view help;
-};
-std::span<const OptionRow> option_table();
-
+std::vector<OptionRow> option_rows(CommandLine& line);
 /// EINVAL: unknown option, missing or wrong argument; the message names it.
-Result<CommandLine> parse_command_line(std::span<const char* const> arguments);
+Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments);
 std::string help_text();
 
 }  // namespace flash

@@ -17,6 +17,7 @@
 #include "core/time.h"
 #include "daemon/journal.h"
 #include "daemon/learner_link.h"
+#include "daemon/overhead_guard.h"
 #include "daemon/sync_link.h"
 #include "policy/control_loop.h"
 
@@ -48,6 +49,7 @@ struct DaemonConfig {
   JournalOptions journal;
   LearnerOptions learner;
   SyncOptions sync;
+  OverheadOptions overhead;
   std::vector<std::shared_ptr<const Rule>> rules;  // by falling priority, then by name: the first match wins
 };
 

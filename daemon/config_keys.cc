@@ -500,6 +500,24 @@ std::vector<ConfigKey> make_table() {
                      .form = "user name",
                      .meaning = "Who may connect, beside root. Its primary group may use the socket."}));
 
+  object("/overhead", "What flashd itself may cost; beyond it, it samples less.");
+  t.push_back(
+      bound(FIELD(config.overhead.budget_pct),
+            {.pointer = "/overhead/budget_pct",
+             .type = KeyType::Number,
+             .min = 0,
+             .max = 100,
+             .unit = "percent",
+             .meaning = "CPU time of flashd and of its programs in the kernel, as a share of one core. "
+                        "Beyond it the period becomes longer or a probe is taken out. 0: no bound."}));
+  t.push_back(bound(FIELD(config.overhead.window),
+                    {.pointer = "/overhead/window_s",
+                     .type = KeyType::Number,
+                     .min = 1,
+                     .max = 3600,
+                     .unit = "seconds",
+                     .meaning = "Time over which it is measured; two in a row must be beyond the budget."}));
+
   object("/restore", "What happens to the knobs when the daemon goes away.");
   t.push_back(choice<OnExit>(FIELD(config.restore.stop),
                              {.pointer = "/restore/stop", .meaning = "After an orderly stop."}));

@@ -118,6 +118,15 @@ bool matches(int tier, std::string_view wanted, const Target& t) {
   }
 }
 
+template <typename Value>
+static int put_dictionary(sd_bus_message* m, const char* entry,
+                          const std::vector<std::pair<std::string, Value>>& v) {
+  int r = sd_bus_message_open_container(m, 'a', entry);
+  for (const auto& [name, value] : v)
+    if (r >= 0) r = sd_bus_message_append(m, entry, name.c_str(), value);
+  return r < 0 ? r : sd_bus_message_close_container(m);
+}
+
 int put(sd_bus_message* m, std::string_view text) {
   return sd_bus_message_append_basic(m, 's', to_utf8(text).c_str());
 }
@@ -139,10 +148,10 @@ int put(sd_bus_message* m, const std::vector<double>& v) {
 }
 
 int put(sd_bus_message* m, const std::vector<std::pair<std::string, std::uint64_t>>& v) {
-  int r = sd_bus_message_open_container(m, 'a', "{st}");
-  for (const auto& [name, value] : v)
-    if (r >= 0) r = sd_bus_message_append(m, "{st}", name.c_str(), value);
-  return r < 0 ? r : sd_bus_message_close_container(m);
+  return put_dictionary(m, "{st}", v);
+}
+int put(sd_bus_message* m, const std::vector<std::pair<std::string, double>>& v) {
+  return put_dictionary(m, "{sd}", v);
 }
 
 }  // namespace flash::dbus

@@ -78,5 +78,6 @@ int put(sd_bus_message* m, std::uint32_t v);
 int put(sd_bus_message* m, bool v);
 int put(sd_bus_message* m, const std::vector<double>& v);
 int put(sd_bus_message* m, const std::vector<std::pair<std::string, std::uint64_t>>& v);  // a{st}
+int put(sd_bus_message* m, const std::vector<std::pair<std::string, double>>& v);         // a{sd}
 
 }  // namespace flash::dbus

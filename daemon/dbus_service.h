@@ -38,6 +38,7 @@ struct ChangeRecord {
 };
 
 using Counters = std::vector<std::pair<std::string, std::uint64_t>>;
+using Shares = std::vector<std::pair<std::string, double>>;
 
 /// What is not the loop's. All are called from the bus' thread; a missing one is answered with an empty
 /// value.
@@ -56,6 +57,8 @@ struct DbusCallbacks {
   std::function<std::string(TargetId)> learning;  // what the learner does for an agent, in words
   std::function<Counters()> journal_counters;
   std::function<Counters()> metrics_counters;
+  std::function<Shares()> overhead;  // percent of one core by part
+  std::function<double()> overhead_budget;
   std::function<Duration()> period;
   std::function<std::uint64_t()> ticks;
   std::function<Duration()> tick_duration;

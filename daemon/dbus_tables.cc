@@ -200,6 +200,12 @@ struct DbusTables {
   static int metrics_counters(sd_bus_message* m, const Service& s) {
     return counters(m, s.callbacks.metrics_counters);
   }
+  static int overhead(sd_bus_message* m, const Service& s) {
+    return put(m, s.callbacks.overhead ? s.callbacks.overhead() : Shares());
+  }
+  static int overhead_budget(sd_bus_message* m, const Service& s) {
+    return put(m, s.callbacks.overhead_budget ? s.callbacks.overhead_budget() : 0.0);
+  }
   static int period(sd_bus_message* m, const Service& s) {
     return put(m, s.callbacks.period ? microseconds(s.callbacks.period()) : 0);
   }
@@ -398,6 +404,8 @@ const sd_bus_vtable kManagerVtable[] = {
     SD_BUS_PROPERTY("SyncCounters", "a{st}", T::manager<T::sync_counters>, 0, 0),
     SD_BUS_PROPERTY("JournalCounters", "a{st}", T::manager<T::journal_counters>, 0, 0),
     SD_BUS_PROPERTY("MetricsCounters", "a{st}", T::manager<T::metrics_counters>, 0, 0),
+    SD_BUS_PROPERTY("OverheadPercent", "a{sd}", T::manager<T::overhead>, 0, 0),
+    SD_BUS_PROPERTY("OverheadBudgetPercent", "d", T::manager<T::overhead_budget>, 0, 0),
     SD_BUS_PROPERTY("PeriodUSec", "t", T::manager<T::period>, 0, 0),
     SD_BUS_PROPERTY("Ticks", "t", T::manager<T::ticks>, 0, 0),
     SD_BUS_PROPERTY("TickUSec", "t", T::manager<T::tick_duration>, 0, 0),

@@ -6,6 +6,7 @@
 #include "daemon/command_line.h"
 #include "daemon/config.h"
 #include "daemon/log.h"
+#include "daemon/one_shot.h"
 #include "daemon/replay.h"
 #include "daemon/version.h"
 
@@ -46,7 +47,7 @@ int replay(const flash::CommandLine& line) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  auto parsed = flash::parse_command_line({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});
+  auto parsed = flash::parse_command_line(flash::words_of(argc, argv));
   if (!parsed) {
     std::fprintf(stderr, "flashd: %s\nTry 'flashd --help'.\n", parsed.error().message().c_str());
     return kExitUsage;

@@ -10,6 +10,7 @@
 #include "actuators/knob_board.h"
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
+#include "collectors/kernel_probe.h"
 #include "collectors/prometheus_collector.h"
 #include "collectors/registry.h"
 #include "collectors/request_collector.h"
@@ -87,6 +88,7 @@ struct Node::Impl {
   std::vector<std::unique_ptr<Collector>> collectors;  // in the order of a tick
   StatsdCollector* statsd = nullptr;
   PrometheusCollector* pages = nullptr;
+  std::vector<KernelProbe*> probes;
   std::optional<Ledger> ledger;
   std::unique_ptr<Drivers> drivers;
   std::unique_ptr<KnobBoard> board;
@@ -114,6 +116,8 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
   impl->identifier.emplace(root, impl->layout ? *impl->layout : CgroupLayout());
 
   impl->collectors = build_collectors({&root, impl->layout ? &*impl->layout : nullptr});
+  for (const auto& c : impl->collectors)
+    if (auto* probe = dynamic_cast<KernelProbe*>(c.get())) impl->probes.push_back(probe);
   StatsdOptions statsd;
   statsd.socket = impl->options.metrics ? config.statsd.socket : "";
   statsd.udp = impl->options.metrics ? config.statsd.udp : "";
@@ -135,6 +139,7 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
                    .collector = std::move(pages),
                    .why_not = [raw = impl->pages](TargetId id) { return raw->why_not(id); }});
   auto requests = std::make_unique<RequestCollector>(root, impl->layout ? &*impl->layout : nullptr);
+  impl->probes.push_back(requests.get());
   const auto why_not = [raw = requests.get()](TargetId id) { return raw->why_not(id); };
   feeds.push_back({.source = SloSource::Kernel, .collector = std::move(requests), .why_not = why_not});
   impl->collectors.push_back(std::make_unique<SloLadder>(std::move(feeds)));
@@ -217,6 +222,10 @@ TickReport Node::tick(Now now) {
 
 PrometheusCollector* Node::metrics_pages() {
   return impl_->pages;
+}
+
+const std::vector<KernelProbe*>& Node::probes() const {
+  return impl_->probes;
 }
 
 void Node::reconfigure(Now now, const DaemonConfig& config) {

@@ -20,6 +20,7 @@ struct sd_bus;
 
 namespace flash {
 
+class KernelProbe;
 class Ledger;
 class PrometheusCollector;
 
@@ -64,6 +65,9 @@ class Node {
 
   /// What applications' metrics pages say; nullptr never.
   PrometheusCollector* metrics_pages();
+
+  /// What runs in the kernel for the collectors, always in the same order.
+  const std::vector<KernelProbe*>& probes() const;
 
   /// New rules and options for the same machine, in one go.
   void reconfigure(Now now, const DaemonConfig& config);

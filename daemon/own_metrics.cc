@@ -31,6 +31,17 @@ std::vector<MetricTraits> make_table() {
        "",
        {},
        "Times that the flashd process went to sleep (voluntary context switches)."},
+      {"flashd_overhead_ratio",
+       kGauge,
+       "ratio",
+       {"part"},
+       "CPU time in the last whole window, as a share of one core: the process, and each probe's programs in "
+       "the kernel."},
+      {"flashd_overhead_budget_ratio",
+       kGauge,
+       "ratio",
+       {},
+       "What all of it together may take; beyond it flashd samples less. 0: no bound."},
       {"flashd_mode", kGauge, "", {"mode"}, "1 for the daemon's mode, 0 for the others."},
       {"flashd_disabled", kGauge, "", {}, "1 while the kill switch is on."},
       {"flashd_degraded", kGauge, "", {"part"}, "Reasons why a part works less well than it should."},
@@ -191,6 +202,8 @@ void add_daemon(Collected& c, const ControlLoop& loop, const OwnStatus& s) {
   c.add("flashd_cpu_seconds", s.cpu_seconds);
   c.add("flashd_peak_memory_bytes", s.peak_memory_bytes);
   c.add("flashd_wakeups", static_cast<double>(s.wakeups));
+  for (const auto& [part, pct] : s.overhead_pct) c.add("flashd_overhead_ratio", pct / 100, {part});
+  c.add("flashd_overhead_budget_ratio", s.overhead_budget_pct / 100);
   for (Mode mode : {Mode::Observe, Mode::Recommend, Mode::Control})
     c.add("flashd_mode", loop.options().mode == mode ? 1 : 0, {to_string(mode)});
   c.add("flashd_disabled", loop.disabled() ? 1 : 0);

@@ -26,7 +26,9 @@ struct OwnStatus {
   Duration last_tick{}, busy{};  // of the last tick; of all ticks together
   double cpu_seconds = 0;        // user and system time of the process
   double peak_memory_bytes = 0;
-  std::uint64_t wakeups = 0;  // voluntary context switches
+  std::uint64_t wakeups = 0;                                 // voluntary context switches
+  std::vector<std::pair<std::string, double>> overhead_pct;  // by part; 100: one core
+  double overhead_budget_pct = 0;
   bool learner_connected = false;
   std::vector<Degraded> degraded;
   std::vector<SignalSource> sources;

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "daemon/log.h"
 #include "host/file_io.h"
 
 namespace flash {
@@ -14,6 +15,33 @@ Cause find_cause(const std::string& state_directory) {
   if (exists(upgrade_marker(state_directory))) return Cause::Upgrade;
   const char* result = std::getenv("SERVICE_RESULT");
   return result && std::string(result) != "success" ? Cause::Crash : Cause::Stop;
+}
+
+namespace {
+
+std::string restore_item_text(const RestoreReport::Item& item) {
+  return std::string(traits(item.ref.kind).name) + " of " + item.ref.locator +
+         (item.message.empty() ? "" : ": " + item.message);
+}
+
+}  // namespace
+
+void log_restore(const LedgerRestore& restored) {
+  const std::string id(kMessageRestore);
+  std::size_t back = 0;
+  for (const RestoreReport::Item& item : restored.report.items) {
+    back += item.restored ? 1 : 0;
+    if (!item.restored || !item.message.empty())
+      log(item.restored ? LOG_NOTICE : LOG_ERR,
+          (item.restored ? "restored: " : "not restored: ") + restore_item_text(item), {{"MESSAGE_ID", id}});
+  }
+  for (const std::string& problem : restored.problems)
+    log(LOG_WARNING, "ledger: " + problem, {{"MESSAGE_ID", id}});
+  if (!restored.report.items.empty())
+    log(LOG_NOTICE,
+        std::to_string(back) + " of " + std::to_string(restored.report.items.size()) +
+            " knobs are at their originals, as read back",
+        {{"MESSAGE_ID", id}});
 }
 
 OnExit on_exit_for(const RestoreOptions& options, Cause cause) {

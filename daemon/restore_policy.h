@@ -1,5 +1,5 @@
-// Purpose: restore or keep? The operator's choice per cause, and how a cause is recognised.
-// Ownership: none. Thread rule: pure but for exit_cause().
+// Purpose: restore or keep? The operator's choice per cause, how a cause is recognised, how the log tells the
+// outcome. Ownership: none. Thread rule: any; find_cause() reads the environment.
 #pragma once
 
 #include <string>
@@ -18,5 +18,8 @@ std::string upgrade_marker(const std::string& state_directory);
 Cause find_cause(const std::string& state_directory);
 
 OnExit on_exit_for(const RestoreOptions& options, Cause cause);
+
+/// What came back, and what did not.
+void log_restore(const LedgerRestore& restored);
 
 }  // namespace flash

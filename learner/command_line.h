@@ -8,7 +8,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/command_line.h"
 #include "core/result.h"
 
 namespace flash::learner {
@@ -23,15 +25,9 @@ struct CommandLine {
   int log_level = LOG_INFO;
 };
 
-struct OptionRow {
-  std::string_view name;      // without "--"
-  std::string_view argument;  // "" if it takes none
-  std::string_view help;
-};
-std::span<const OptionRow> option_table();
-
+std::vector<OptionRow> option_rows(CommandLine& line);
 /// EINVAL: unknown option, missing or wrong argument; the message names it.
-Result<CommandLine> parse_command_line(std::span<const char* const> arguments);
+Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments);
 std::string help_text();
 
 }  // namespace flash::learner

@@ -4,12 +4,10 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,6 +17,7 @@
 #include <cstring>
 
 #include "agents/agent.h"
+#include "core/process.h"
 #include "learner/checkpoints.h"
 #include "learner/command_line.h"
 #include "learner/log.h"
@@ -38,34 +37,12 @@ constexpr std::uint64_t kTickUs = 250'000;
 constexpr Duration kSaveAtEnd = std::chrono::milliseconds(1500);  // of the 2 s that a stop may take
 constexpr Duration kSaveSlice = std::chrono::milliseconds(50);
 
-Duration clock_now(clockid_t id) {
-  timespec ts = {};
-  clock_gettime(id, &ts);
-  return std::chrono::seconds(ts.tv_sec) + std::chrono::nanoseconds(ts.tv_nsec);
-}
-
-Now read_clocks() {
-  return {clock_now(CLOCK_MONOTONIC), WallTime(clock_now(CLOCK_REALTIME))};
-}
-
-std::uint64_t random_seed() {
-  std::uint64_t seed = 0;
-  if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = static_cast<std::uint64_t>(getpid());
-  return seed;
-}
-
 /// Of this process: resident memory, and CPU time over the time between two calls.
 class Usage {
  public:
   ProcessUsage operator()() {
     ProcessUsage usage;
-    if (FILE* file = std::fopen("/proc/self/statm", "re")) {
-      unsigned long total = 0, resident = 0;
-      if (std::fscanf(file, "%lu %lu", &total, &resident) == 2)
-        usage.rss_mib =
-            static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
-      std::fclose(file);
-    }
+    usage.rss_mib = resident_bytes() / (1 << 20);
     const Duration cpu = clock_now(CLOCK_PROCESS_CPUTIME_ID), mono = clock_now(CLOCK_MONOTONIC);
     if (mono > mono_) usage.cpu_share = seconds(cpu - cpu_) / seconds(mono - mono_);
     cpu_ = cpu;
@@ -304,8 +281,7 @@ int run(const CommandLine& line) {
 
 int main(int argc, char** argv) {
   using flash::learner::CommandLine;
-  auto line =
-      flash::learner::parse_command_line({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});
+  auto line = flash::learner::parse_command_line(flash::words_of(argc, argv));
   if (!line) {
     std::fprintf(stderr, "flash-learner: %s\nTry 'flash-learner --help'.\n", line.error().message().c_str());
     return flash::learner::kExitUsage;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agents/agent.h"
+#include "core/command_line.h"
 #include "core/tensor_file.h"
 #include "meta/policy_model.h"
 #include "policy/observation_space.h"
@@ -23,7 +24,6 @@
 #include "pretrain/imitation.h"
 #include "pretrain/scoring.h"
 #include "sim/pool.h"
-#include "workloads/command_line.h"
 
 namespace flash {
 namespace {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/command_line.h"
 #include "core/result.h"
 #include "sim/pair.h"
-#include "workloads/command_line.h"
 
 namespace flash {
 

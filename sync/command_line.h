@@ -1,13 +1,16 @@
-// Purpose: the command line of flash-sync; one table gives parsing, --help and the man page test.
+// Purpose: flash-sync's options as one table: parsing, --help and the man page test read it.
 // Ownership: values. Thread rule: pure.
 #pragma once
 
 #include <syslog.h>
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/command_line.h"
 #include "core/result.h"
 
 namespace flash::sync {
@@ -23,13 +26,9 @@ struct CommandLine {
   int log_level = LOG_INFO;
 };
 
-struct OptionRow {
-  std::string_view name, argument, help;
-};
-
-std::span<const OptionRow> option_table();
+std::vector<OptionRow> option_rows(CommandLine& line);
 /// EINVAL says what is wrong.
-Result<CommandLine> parse_command_line(std::span<const char* const> arguments);
+Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments);
 std::string help_text();
 
 }  // namespace flash::sync

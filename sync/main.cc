@@ -3,11 +3,9 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/process.h"
 #include "sync/command_line.h"
 #include "sync/http_endpoint.h"
 #include "sync/metrics_page.h"
@@ -28,31 +27,6 @@ namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
-
-Duration clock_now(clockid_t id) {
-  timespec ts = {};
-  clock_gettime(id, &ts);
-  return std::chrono::seconds(ts.tv_sec) + std::chrono::nanoseconds(ts.tv_nsec);
-}
-
-Now read_clocks() {
-  return {clock_now(CLOCK_MONOTONIC), WallTime(clock_now(CLOCK_REALTIME))};
-}
-
-std::uint64_t random_seed() {
-  std::uint64_t seed = 0;
-  if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = static_cast<std::uint64_t>(getpid());
-  return seed;
-}
-
-double resident_bytes() {
-  unsigned long total = 0, resident = 0;
-  if (FILE* file = std::fopen("/proc/self/statm", "re")) {
-    if (std::fscanf(file, "%lu %lu", &total, &resident) != 2) resident = 0;
-    std::fclose(file);
-  }
-  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
 
 /// Lines for the journal carry their priority in front (sd-daemon(3)); a terminal gets it in words.
 class Log {
@@ -261,7 +235,7 @@ int Program::run() {
 
 int main(int argc, char** argv) {
   using flash::sync::CommandLine;
-  auto line = flash::sync::parse_command_line({argv + 1, static_cast<std::size_t>(argc > 0 ? argc - 1 : 0)});
+  auto line = flash::sync::parse_command_line(flash::words_of(argc, argv));
   if (!line) {
     std::fprintf(stderr, "flash-sync: %s\nTry 'flash-sync --help'.\n", line.error().message().c_str());
     return flash::sync::kExitUsage;

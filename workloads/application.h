@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 #include "workloads/segment.h"
 
 namespace flash {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 #include "workloads/segment.h"
 
 namespace flash {

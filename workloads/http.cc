@@ -4,7 +4,7 @@
 #include <cctype>
 #include <optional>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 
 namespace flash {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 #include "workloads/net.h"
 #include "workloads/trace.h"
 

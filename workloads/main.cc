@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/command_line.h"
 #include "workloads/calibrate.h"
-#include "workloads/command_line.h"
 #include "workloads/load.h"
 #include "workloads/pool_commands.h"
 #include "workloads/serve.h"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 
 namespace flash {
 

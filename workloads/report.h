@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 #include "workloads/histogram.h"
 
 namespace flash {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 #include "workloads/net.h"
 
 namespace flash {

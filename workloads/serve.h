@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "core/command_line.h"
 #include "workloads/application.h"
-#include "workloads/command_line.h"
 #include "workloads/net.h"
 
 namespace flash {

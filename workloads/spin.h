@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 #include "workloads/segment.h"
 #include "workloads/trace.h"
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 
 namespace flash {
 

@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 
 namespace flash {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 #include "workloads/piecewise_rate.h"
 
 namespace flash {

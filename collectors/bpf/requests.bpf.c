@@ -19,6 +19,7 @@
 #include <linux/ipv6.h>
 #include <linux/tcp.h>
 
+#include "collectors/bpf/cost.bpf.h"
 #include "collectors/bpf/requests.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -41,6 +42,18 @@ struct {
   __type(key, int);
   __type(value, struct flash_connection);
 } connections SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct flash_cost);
+} costs SEC(".maps");
+
+static __always_inline struct flash_cost* cost_of_cpu(void) {
+  const __u32 first = 0;
+  return bpf_map_lookup_elem(&costs, &first);
+}
 
 struct segment {
   __u32 begin;  // sequence number of its first byte
@@ -162,62 +175,78 @@ static __always_inline void begin(struct flash_connection* c) {
   if (!c->began_ns) c->began_ns = bpf_ktime_get_ns();
 }
 
-SEC("cgroup_skb/ingress")
-int on_ingress(struct __sk_buff* skb) {
+static __always_inline void came_in(struct __sk_buff* skb) {
   struct bpf_sock* sk = skb->sk;
-  if (!sk) return PASS;
+  if (!sk) return;
   sk = bpf_sk_fullsock(sk);
-  if (!sk || sk->protocol != IPPROTO_TCP || sk->state == BPF_TCP_LISTEN) return PASS;
+  if (!sk || sk->protocol != IPPROTO_TCP || sk->state == BPF_TCP_LISTEN) return;
   struct segment s;
   struct flash_connection* c = bpf_sk_storage_get(&connections, sk, 0, 0);
-  if (c && c->kind >= FLASH_CONNECTION_MULTIPLEXED) return PASS;
-  if (!dissect(skb, &s) || s.bytes == 0) return PASS;
+  if (c && c->kind >= FLASH_CONNECTION_MULTIPLEXED) return;
+  if (!dissect(skb, &s) || s.bytes == 0) return;
   if (!c) {
     c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
     if (!c) {
       count(skb, IS_UNSTORED, 0);
-      return PASS;
+      return;
     }
     if (!is_served(skb, &s)) {
       c->kind = FLASH_CONNECTION_CLIENT;
-      return PASS;
+      return;
     }
   }
-  if (!is_new(&s, &c->in_end, &c->in_known)) return PASS;
+  if (!is_new(&s, &c->in_end, &c->in_known)) return;
   if (c->kind == FLASH_CONNECTION_NEW) {
     c->kind = kind_of(skb, &s);
     if (c->kind == FLASH_CONNECTION_MULTIPLEXED) {
       count(skb, IS_MULTIPLEXED, 0);
-      return PASS;
+      return;
     }
   }
   if (c->kind == FLASH_CONNECTION_TLS) {
     // Only a record of application data asks for something.
     __u8 record = 0;
-    if (!c->began_ns && (bpf_skb_load_bytes(skb, s.at, &record, 1) != 0 || record != 0x17)) return PASS;
+    if (!c->began_ns && (bpf_skb_load_bytes(skb, s.at, &record, 1) != 0 || record != 0x17)) return;
   }
   begin(c);
-  return PASS;
 }
 
-SEC("cgroup_skb/egress")
-int on_egress(struct __sk_buff* skb) {
+static __always_inline void goes_out(struct __sk_buff* skb) {
   struct bpf_sock* sk = skb->sk;
-  if (!sk) return PASS;
+  if (!sk) return;
   sk = bpf_sk_fullsock(sk);
-  if (!sk || sk->protocol != IPPROTO_TCP) return PASS;
+  if (!sk || sk->protocol != IPPROTO_TCP) return;
   struct flash_connection* c = bpf_sk_storage_get(&connections, sk, 0, 0);
-  if (!c || c->kind >= FLASH_CONNECTION_MULTIPLEXED) return PASS;
+  if (!c || c->kind >= FLASH_CONNECTION_MULTIPLEXED) return;
   struct segment s;
-  if (!dissect(skb, &s) || s.bytes == 0 || !is_new(&s, &c->out_end, &c->out_known)) return PASS;
+  if (!dissect(skb, &s) || s.bytes == 0 || !is_new(&s, &c->out_end, &c->out_known)) return;
   const __u64 began_ns = c->began_ns;
-  if (!began_ns) return PASS;
+  if (!began_ns) return;
   c->began_ns = 0;
   // After its handshake a TLS 1.3 server sends session tickets, whenever it likes: they could be taken for
   // the first answer.
   const bool untimed = c->kind == FLASH_CONNECTION_TLS && c->answered == 0;
   if (c->answered < 255) c->answered++;
   count(skb, untimed ? ANSWERED_UNTIMED : ANSWERED, bpf_ktime_get_ns() - began_ns);
+}
+
+SEC("cgroup_skb/ingress")
+int on_ingress(struct __sk_buff* skb) {
+  struct flash_cost* cost = cost_of_cpu();
+  if (!cost) return PASS;
+  const __u64 began = begin_run(cost);
+  came_in(skb);
+  end_run(cost, began);
+  return PASS;
+}
+
+SEC("cgroup_skb/egress")
+int on_egress(struct __sk_buff* skb) {
+  struct flash_cost* cost = cost_of_cpu();
+  if (!cost) return PASS;
+  const __u64 began = begin_run(cost);
+  goes_out(skb);
+  end_run(cost, began);
   return PASS;
 }
 

@@ -77,6 +77,7 @@ struct RequestProbe::Impl {
   std::unordered_map<std::uint64_t, std::array<Link, 3>> links;  // by watched cgroup
   std::vector<std::uint64_t> ids;
   std::vector<flash_requests> values;
+  mutable std::vector<flash_cost> costs;  // one per possible CPU
 };
 
 RequestProbe::RequestProbe(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -91,6 +92,9 @@ Result<std::unique_ptr<RequestProbe>> RequestProbe::open(RequestProbeOptions opt
   if (const int r = requests_bpf::load(impl->skeleton); r != 0) return why_not_loaded(-r, kCapabilities);
   impl->ids.resize(kBatch);
   impl->values.resize(kBatch);
+  const int cpus = libbpf_num_possible_cpus();
+  if (cpus < 0) return Error::from_errno(-cpus, "possible CPUs");
+  impl->costs.resize(static_cast<std::size_t>(cpus));
   return std::unique_ptr<RequestProbe>(new RequestProbe(std::move(impl)));
 }
 
@@ -142,6 +146,15 @@ Result<void> RequestProbe::read(
     for (std::uint32_t i = 0; i < n; ++i) take(impl_->ids[i], impl_->values[i]);
   }
   return {};
+}
+
+ProbeCost RequestProbe::cost() const {
+  const std::uint32_t first = 0;
+  ProbeCost sum;
+  if (bpf_map_lookup_elem(bpf_map__fd(impl_->skeleton->maps.costs), &first, impl_->costs.data()) != 0)
+    return sum;
+  for (const flash_cost& cpu : impl_->costs) sum.add(cpu);
+  return sum;
 }
 
 }  // namespace flash

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "collectors/bpf/cost.h"
 #include "collectors/bpf/requests.bpf.h"
 #include "core/result.h"
 
@@ -48,6 +49,9 @@ class RequestProbe {
 
   /// Gives the counts of every watched cgroup, in any order. Allocates nothing.
   Result<void> read(const std::function<void(std::uint64_t id, const flash_requests& counts)>& take);
+
+  /// Of the programs that see packets; those at new connections are rare beside them. Allocates nothing.
+  ProbeCost cost() const;
 
  private:
   struct Impl;

@@ -198,11 +198,8 @@ static __always_inline void account(struct flash_cpu* cpu, struct task_struct* t
   cpu->waits = 0;
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_struct* next) {
-  const __u32 index = bpf_get_smp_processor_id();
-  struct flash_cpu* cpu = bpf_map_lookup_elem(&cpus, &index);
-  if (!cpu) return 0;
+static __always_inline void switched(struct flash_cpu* cpu, struct task_struct* prev,
+                                     struct task_struct* next) {
   cpu->switches++;
   run(cpu, prev);
   start(cpu, next);
@@ -211,7 +208,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
     account(cpu, prev);
   cpu->busy = next->pid != 0;
   const __u64 queued = next->sched_info.last_queued;  // 0 for the idle task
-  if (!queued) return 0;
+  if (!queued) return;
   const __u64 clock = rq_of(next)->clock;
   const __u64 waited_ns = clock > queued ? clock - queued : 0;
   const __u32 n = cpu->waits;
@@ -220,6 +217,16 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
     cpu->waits = n + 1;
     cpu->waited_ns += waited_ns;
   }
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_struct* next) {
+  const __u32 index = bpf_get_smp_processor_id();
+  struct flash_cpu* cpu = bpf_map_lookup_elem(&cpus, &index);
+  if (!cpu) return 0;
+  const __u64 began = begin_run(&cpu->cost);
+  switched(cpu, prev, next);
+  end_run(&cpu->cost, began);
   return 0;
 }
 

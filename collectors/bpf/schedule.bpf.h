@@ -5,6 +5,8 @@
 
 #include <linux/types.h>
 
+#include "collectors/bpf/cost.bpf.h"
+
 /* Whose cgroup counts as a task's. v1 hosts have one per hierarchy. */
 enum flash_hierarchy {
   FLASH_HIERARCHY_UNIFIED,
@@ -47,7 +49,8 @@ struct flash_cpu {
   __u64 counter_errors; /* a perf counter could not be read: its growth is missing */
   __u8 pending[FLASH_PENDING_WAITS];
   struct flash_counter counters[FLASH_COUNTERS];
-  __u64 padding[3];
+  struct flash_cost cost; /* of on_switch */
+  __u64 padding;
 };
 
 /* Of one watched cgroup with its descendants, on one CPU, since it is watched. */

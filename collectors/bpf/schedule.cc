@@ -259,12 +259,6 @@ std::uint64_t ScheduleProbe::counter_errors() const {
   return errors;
 }
 
-Result<Fd> ScheduleProbe::measure_cost() {
-  Fd fd(bpf_enable_stats(BPF_STATS_RUN_TIME));
-  if (!fd) return Error::from_errno(errno, "measuring BPF programs");
-  return fd;
-}
-
 bpf_prog_info ScheduleProbe::Impl::info() const {
   bpf_prog_info info{};
   std::uint32_t size = sizeof info;
@@ -273,8 +267,9 @@ bpf_prog_info ScheduleProbe::Impl::info() const {
 }
 
 ProbeCost ScheduleProbe::cost() const {
-  const bpf_prog_info info = impl_->info();
-  return {info.run_cnt, info.run_time_ns};
+  ProbeCost cost;
+  for (std::size_t cpu = 0; cpu < impl_->cpu_slots; ++cpu) cost.add(impl_->cpus[cpu].cost);
+  return cost;
 }
 
 std::uint64_t ScheduleProbe::missed() const {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "collectors/bpf/cost.h"
 #include "collectors/bpf/schedule.bpf.h"
 #include "collectors/perf_event.h"
 #include "core/result.h"
@@ -47,12 +48,6 @@ std::uint64_t wait_slot_begin(std::size_t slot);
 /// The q-quantile (0..1) of waits in ns, interpolated within its slot; 0 without waits.
 double wait_quantile(const std::array<std::uint64_t, FLASH_WAIT_SLOTS>& waits, double q);
 
-/// Of the program at context switches, since open().
-struct ProbeCost {
-  std::uint64_t runs = 0;
-  std::uint64_t ns = 0;
-};
-
 class ScheduleProbe {
  public:
   /// Loads and attaches. `controller`: the hierarchy whose directories' inodes name the cgroups, with its
@@ -77,10 +72,7 @@ class ScheduleProbe {
   const std::string& no_counters() const;
   /// Reads of a perf counter that failed in the kernel, since open(); their growth is missing.
   std::uint64_t counter_errors() const;
-  /// The kernel measures every BPF program's run time while the descriptor is open. EPERM: needs
-  /// CAP_SYS_ADMIN.
-  static Result<Fd> measure_cost();
-  /// Zero but for the time in which somebody had measure_cost().
+  /// Of the program at context switches.
   ProbeCost cost() const;
   /// Context switches that the kernel did not tell the program of (it was running already), since open().
   std::uint64_t missed() const;

@@ -41,7 +41,7 @@ TEST(CounterLadder, HasARowForEachOfItsSignalsBeforeTheFirstTarget) {
     EXPECT_EQ(row.source, "none");
     EXPECT_EQ(row.reason, "there are no cgroups");
   }
-  EXPECT_EQ(signals.size(), 4u);
+  EXPECT_EQ(signals.size(), 5u);
 }
 
 }  // namespace

@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
 #include <vector>
+
+#include "tests/support/man_page.h"
 
 namespace flash::sync {
 namespace {
 
-Result<CommandLine> parse(std::vector<const char*> arguments) {
+Result<CommandLine> parse(std::vector<std::string_view> arguments) {
   return parse_command_line(arguments);
 }
 
@@ -32,10 +32,15 @@ TEST(SyncCommandLine, NoneSwitchesOff) {
 TEST(SyncCommandLine, NamesWhatItDoesNotUnderstand) {
   EXPECT_NE(parse({"--sockett", "x"}).error().message().find("'--sockett'"), std::string::npos);
   EXPECT_NE(parse({"start"}).error().message().find("'start'"), std::string::npos);
-  EXPECT_NE(parse({"--socket"}).error().message().find("needs PATH"), std::string::npos);
-  EXPECT_NE(parse({"--version=1"}).error().message().find("takes no argument"), std::string::npos);
+  EXPECT_NE(parse({"--socket"}).error().message().find("--socket needs a value (PATH)"), std::string::npos);
+  EXPECT_NE(parse({"--version=1"}).error().message().find("takes no value"), std::string::npos);
   EXPECT_NE(parse({"--metrics-interval", "0"}).error().message().find("from 1 to 3600"), std::string::npos);
   EXPECT_NE(parse({"--log-level", "loud"}).error().message().find("'loud'"), std::string::npos);
+}
+
+TEST(SyncCommandLine, TheManPageHasEveryOptionAndNoOther) {
+  CommandLine line;
+  EXPECT_EQ(documented_options("flash-sync.8"), names_of(option_rows(line)));
 }
 
 }  // namespace

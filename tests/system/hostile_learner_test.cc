@@ -122,7 +122,7 @@ class HostileLearner : public testing::Test {
   void start_flashd() {
     const std::string config = bus_->folder() + "/flashd.json";
     std::ofstream(config)
-        << R"({"period_s": 0.1, "mode": "control", "episode_steps": 5, "state_directory": ")"
+        << R"({"period_s": 0.1, "overhead": {"budget_pct": 0}, "mode": "control", "episode_steps": 5, "state_directory": ")"
         << bus_->folder() << R"(/state", "statsd": {"socket": ""}, "journal": {"enabled": false},
  "learner": {"socket": ")"
         << socket_ << R"(", "user": "root"},

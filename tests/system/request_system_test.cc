@@ -393,6 +393,34 @@ TEST_F(RequestSamples, AreLatencyAndRateOfTheTickAndMissingBeforeTheFirstRequest
   EXPECT_FALSE(idle[Signal::LatencyP99].usable());
 }
 
+TEST_F(RequestSamples, APausedProbeSaysWhyAndMeasuresAgainWhenItIsBack) {
+  OwnCgroup cgroup(layout_, base_);
+  const Target target = cgroup.target();
+  RequestCollector collector(HostRoot(), &layout_);
+  collector.track(target);
+  Server server(cgroup, {.takes = 1ms});
+  const Fd fd = server.connect();
+  for (int i = 0; i < 200; ++i) ask(fd);
+  tick(collector, target, 1s);
+  EXPECT_TRUE(tick(collector, target, 2s)[Signal::RequestRate].usable());
+  const Duration spent = collector.cost();
+  EXPECT_GT(spent, 0ns);
+  collector.pause("too expensive");
+  EXPECT_EQ(collector.why_not(target.id), "too expensive");
+  ASSERT_EQ(collector.degraded().size(), 1u);
+  EXPECT_EQ(collector.degraded()[0].reason, "1 target: too expensive");
+  for (int i = 0; i < 200; ++i) ask(fd);
+  EXPECT_FALSE(tick(collector, target, 3s)[Signal::RequestRate].usable());
+  EXPECT_EQ(collector.cost(), spent) << "its programs still run";
+  collector.resume();
+  ask(fd);
+  tick(collector, target, 4s);
+  const Observation back = tick(collector, target, 5s);
+  EXPECT_TRUE(back[Signal::RequestRate].usable());
+  EXPECT_TRUE(collector.degraded().empty());
+  EXPECT_GE(collector.cost(), spent);
+}
+
 TEST_F(RequestSamples, OfAVanishedCgroupAreMissing) {
   OwnCgroup cgroup(layout_, base_);
   const Target target = cgroup.target();

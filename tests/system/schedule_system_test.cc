@@ -1,4 +1,5 @@
 // The schedule probe and the ladder above it on the running kernel. Needs root. Cgroups are flashd-test-*.
+#include <bpf/bpf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -184,6 +186,37 @@ TEST_F(ScheduleOnThisKernel, WaitsAreThoseOfTwoTasksThatShareACpu) {
   EXPECT_GT(wait_quantile(counts.waits, 0.5), 0.5e6);  // a time slice is 1 ms or more
 }
 
+TEST_F(ScheduleOnThisKernel, WaitsAreASignalOfTheTickInMilliseconds) {
+  OwnCgroup cgroup(layout_, base_);
+  CounterLadder ladder(HostRoot(), &layout_);
+  ladder.track(cgroup.target());
+  ObservationTable table;
+  const Observation& o = table[cgroup.target().id];
+  ladder.collect(now(), table);
+  std::this_thread::sleep_for(100ms);
+  ladder.collect(now(), table);
+  EXPECT_EQ(o[Signal::RunQueueWaitP99].validity, Validity::Missing) << "nothing ran";
+  const auto on_first_cpu = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(0, &set);
+    ::sched_setaffinity(0, sizeof set, &set);
+    for (;;) spin();
+  };
+  {
+    CgroupChild one(cgroup.directories(), on_first_cpu), other(cgroup.directories(), on_first_cpu);
+    std::this_thread::sleep_for(1500ms);
+    ladder.collect(now(), table);
+  }
+  ASSERT_EQ(o[Signal::RunQueueWaitP99].validity, Validity::Good);
+  EXPECT_GE(o[Signal::RunQueueWaitP99].value, 0.5);  // a time slice is 1 ms or more
+  EXPECT_LT(o[Signal::RunQueueWaitP99].value, 1500);
+  ladder.collect(now(), table);
+  std::this_thread::sleep_for(100ms);
+  ladder.collect(now(), table);
+  EXPECT_EQ(o[Signal::RunQueueWaitP99].validity, Validity::Missing) << "of the tick before";
+}
+
 TEST_F(ScheduleOnThisKernel, AVanishedCgroupIsMissingAndItsEntryForgotten) {
   OwnCgroup cgroup(layout_, base_);
   OwnCgroup other(layout_, base_ + "-other");
@@ -303,6 +336,77 @@ TEST_F(ScheduleOnThisKernel, TheLadderSaysOnWhichRungEachSignalStands) {
     EXPECT_EQ(o[Signal::Instructions].validity, Validity::Proxy);
     EXPECT_EQ(rung(Signal::Cycles).source, "none");
   }
+}
+
+/// What the kernel measured of the newest program of that name; zeros: there is none.
+ProbeCost measured_by_the_kernel(std::string_view name) {
+  ProbeCost newest;
+  for (std::uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
+    const Fd fd(bpf_prog_get_fd_by_id(id));
+    bpf_prog_info info{};
+    std::uint32_t size = sizeof info;
+    if (fd && bpf_obj_get_info_by_fd(fd.get(), &info, &size) == 0 && info.name == name)
+      newest = {info.run_cnt, info.run_time_ns};
+  }
+  return newest;
+}
+
+// As root; flashd itself may not switch the kernel's statistics on.
+TEST_F(ScheduleOnThisKernel, WhatTheProbeSaysItCostsIsWhatTheKernelMeasures) {
+  OwnCgroup cgroup(layout_, base_);
+  Watch watch(layout_, {&cgroup});
+  const Fd statistics(bpf_enable_stats(BPF_STATS_RUN_TIME));
+  ASSERT_TRUE(statistics);
+  CgroupChild child(cgroup.directories(), [] {
+    for (;;) ::usleep(1);
+  });
+  std::this_thread::sleep_for(200ms);
+  const ProbeCost own_begin = watch.probe().cost(), begin = measured_by_the_kernel("on_switch");
+  std::this_thread::sleep_for(2s);
+  const ProbeCost own_end = watch.probe().cost(), end = measured_by_the_kernel("on_switch");
+  const auto own_runs = static_cast<double>(own_end.runs - own_begin.runs);
+  const auto runs = static_cast<double>(end.runs - begin.runs);
+  ASSERT_GT(runs, 5000) << "no storm";
+  EXPECT_NEAR(own_runs / runs, 1, 0.02);
+  const double own_ns = static_cast<double>(own_end.ns - own_begin.ns) / own_runs;
+  const double ns = static_cast<double>(end.ns - begin.ns) / runs;
+  EXPECT_GT(own_ns, 0.5 * ns);
+  EXPECT_LT(own_ns, 2.0 * ns);
+}
+
+TEST_F(ScheduleOnThisKernel, APausedProbeLeavesItsTargetsToPerfAndTakesThemBack) {
+  OwnCgroup cgroup(layout_, base_);
+  CgroupCollector usage(layout_);
+  CounterLadder ladder(HostRoot(), &layout_);
+  usage.track(cgroup.target());
+  ladder.track(cgroup.target());
+  CgroupChild child(cgroup.directories(), spin_and_sleep);
+  ObservationTable table;
+  table[cgroup.target().id];
+  const auto source = [&](Signal signal) {
+    for (int i = 0; i < 2; ++i) {
+      usage.collect(now(), table);
+      ladder.collect(now(), table);
+      std::this_thread::sleep_for(100ms);
+    }
+    for (const SignalSource& row : ladder.sources())
+      if (row.signal == signal && row.targets > 0) return row.source + row.reason;
+    return std::string("no row");
+  };
+  EXPECT_EQ(source(Signal::ContextSwitches), "ebpf");
+  const Duration spent = ladder.cost();
+  EXPECT_GT(spent, 0ns);
+  ladder.pause("too expensive");
+  EXPECT_NE(source(Signal::ContextSwitches), "ebpf");
+  EXPECT_THAT(source(Signal::ContextSwitches), HasSubstr("too expensive"));
+  EXPECT_GE(ladder.cost(), spent);
+  const Duration rest = ladder.cost();
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(ladder.cost(), rest) << "its programs still run";
+  ladder.resume();
+  EXPECT_EQ(source(Signal::ContextSwitches), "ebpf");
+  EXPECT_EQ(table[cgroup.target().id][Signal::ContextSwitches].validity, Validity::Good);
+  EXPECT_GT(ladder.cost(), rest);
 }
 
 TEST_F(ScheduleOnThisKernel, WithoutCapabilitiesItSaysSoAndPerfTakesItsPlace) {

@@ -1,4 +1,4 @@
-#include "workloads/command_line.h"
+#include "core/command_line.h"
 
 #include <gtest/gtest.h>
 

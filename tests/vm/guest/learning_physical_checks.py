@@ -88,7 +88,8 @@ def observe(path: str, ticks: int, settle: int = SETTLE) -> Phase:
 
 def settings(slo: float, mode: str, **rule) -> dict:
     return {
-        "period_s": PERIOD_S, "mode": mode, "episode_steps": EPISODE_STEPS, "learner": LEARNER,
+        "period_s": PERIOD_S, "overhead": {"budget_pct": 0}, "mode": mode,
+        "episode_steps": EPISODE_STEPS, "learner": LEARNER,
         "rules": {
             "web": None, "scope": None, "direct": None,
             "cpus": {"task": "cpu-frequency", "select": {"cpus": str(CPU)},

@@ -34,7 +34,7 @@ def khz() -> int:
 
 def _settings(slo: float, mode: str = "control") -> dict:
     return {
-        "period_s": 1.0, "mode": mode, "episode_steps": 20,
+        "period_s": 1.0, "overhead": {"budget_pct": 0}, "mode": mode, "episode_steps": 20,
         "rules": {
             "web": None, "scope": None, "direct": None,
             "cpus": {"task": "cpu-frequency", "select": {"cpus": str(CPU)},

@@ -106,7 +106,7 @@ def limits_rule(select: dict, application: str, **changes) -> dict:
 def settings(mode: str, **changes) -> dict:
     """The configuration of the checks: quick ticks, one rule per target."""
     return {
-        "period_s": 0.5, "mode": mode, "episode_steps": 10,
+        "period_s": 0.5, "overhead": {"budget_pct": 0, "window_s": 5}, "mode": mode, "episode_steps": 10,
         "rules": {
             "web": limits_rule({"unit": "web.service"}, "web"),
             "scope": limits_rule({"container": SCOPE_ID[:12] + "*"}, "scope"),

@@ -1,0 +1,23 @@
+// Purpose: what main programs ask the kernel for themselves: the clocks, a seed, their memory. Nothing else reads
+// them: the rooms are given a Now (time.h). Ownership: none. Thread rule: any thread.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+#include "core/time.h"
+
+namespace flash {
+
+Duration clock_now(clockid_t clock);
+/// CLOCK_MONOTONIC and CLOCK_REALTIME.
+Now read_clocks();
+/// As sd-event and sd-bus take times.
+std::uint64_t to_usec(Duration d);
+/// Another one for each process.
+std::uint64_t random_seed();
+/// Resident memory of this process; 0: unknown.
+double resident_bytes();
+
+}  // namespace flash

@@ -1,0 +1,16 @@
+// Purpose: what flashd does without an event loop: decide once and print it, put everything back. Ownership:
+// owns all that it opens. Thread rule: one thread.
+#pragma once
+
+#include "daemon/command_line.h"
+#include "daemon/config.h"
+
+namespace flash {
+
+/// flashd --once: two ticks without writing; prints each agent's decision. Returns the exit status.
+int run_once(const CommandLine& line, const DaemonConfig& config);
+
+/// flashd --restore.
+int run_restore(const CommandLine& line, const DaemonConfig& config);
+
+}  // namespace flash
