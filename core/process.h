@@ -1,5 +1,5 @@
-// Purpose: what main programs ask the kernel for themselves: the clocks, a seed, their memory. Nothing else reads
-// them: the rooms are given a Now (time.h). Ownership: none. Thread rule: any thread.
+// Purpose: what main programs ask the kernel for themselves: the clocks, a seed, their memory. Nothing else
+// reads them: the rooms are given a Now (time.h). Ownership: none. Thread rule: any thread.
 #pragma once
 
 #include <time.h>

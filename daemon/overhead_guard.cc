@@ -119,15 +119,18 @@ std::vector<std::string> OverheadGuard::reasons() const {
   std::vector<std::string> all;
   // Without figures that change from window to window: every other text would be another line in the journal.
   if (stretch_ > 1)
-    all.push_back(words("flashd took %.2g %% of one core, its budget is %.2g %%: it samples every %g s, not every %g s",
-                        process_then_, options_.budget_pct, seconds(period_ * stretch_), seconds(period_)));
+    all.push_back(
+        words("flashd took %.2g %% of one core, its budget is %.2g %%: it samples every %g s, not every %g s",
+              process_then_, options_.budget_pct, seconds(period_ * stretch_), seconds(period_)));
   for (const Probe& p : probes_)
     if (p.out)
-      all.push_back(words("the %s probe took %.2g %% of one core, flashd's budget is %.2g %%: it is out for %g min",
-                          p.name.c_str(), p.pct_then, options_.budget_pct, seconds(p.pause) / 60));
+      all.push_back(
+          words("the %s probe took %.2g %% of one core, flashd's budget is %.2g %%: it is out for %g min",
+                p.name.c_str(), p.pct_then, options_.budget_pct, seconds(p.pause) / 60));
   if (exhausted_)
-    all.push_back(words("flashd costs more than its budget of %.2g %% of one core, and samples as little as it can",
-                        options_.budget_pct));
+    all.push_back(
+        words("flashd costs more than its budget of %.2g %% of one core, and samples as little as it can",
+              options_.budget_pct));
   return all;
 }
 

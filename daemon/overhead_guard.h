@@ -1,7 +1,7 @@
-// Purpose: keeps what flashd costs the machine within a budget: the CPU time of its process and of its programs
-// in the kernel, as a share of one core. Beyond it flashd samples less: a longer period, or a probe taken out,
-// whichever saves more, until what is left fits; back when it fits again. Pure: the daemon measures, and does what
-// stretch() and paused() say. Ownership: values. Thread rule: one thread.
+// Purpose: keeps what flashd costs the machine within a budget: the CPU time of its process and of its
+// programs in the kernel, as a share of one core. Beyond it flashd samples less: a longer period, or a probe
+// taken out, whichever saves more, until what is left fits; back when it fits again. Pure: the daemon
+// measures, and does what stretch() and paused() say. Ownership: values. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -84,7 +84,7 @@ class OverheadGuard {
   bool begun_ = false;
   OwnCost window_;  // at its begin
   double process_pct_ = 0;
-  int beyond_ = 0;         // windows in a row
+  int beyond_ = 0;          // windows in a row
   bool exhausted_ = false;  // beyond the budget with nothing left to lower
   int stretch_ = 1;
   double process_then_ = 0;  // when the period was first stretched

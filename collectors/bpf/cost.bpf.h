@@ -1,6 +1,6 @@
-/* Purpose: what a probe's program costs, timed by itself: every FLASH_TIMED_RUNS-th run on a CPU. (The kernel's own
- * BPF statistics are for CAP_SYS_ADMIN alone, and slow down every program of the machine while they are on.)
- * Ownership: plain data. Thread rule: one entry per CPU, written by the program there. */
+/* Purpose: what a probe's program costs, timed by itself: every FLASH_TIMED_RUNS-th run on a CPU. (The
+ * kernel's own BPF statistics are for CAP_SYS_ADMIN alone, and slow down every program of the machine while
+ * they are on.) Ownership: plain data. Thread rule: one entry per CPU, written by the program there. */
 #ifndef COLLECTORS_BPF_COST_BPF_H
 #define COLLECTORS_BPF_COST_BPF_H
 

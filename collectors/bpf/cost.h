@@ -1,5 +1,5 @@
-// Purpose: what a probe's programs have cost, in the context of whoever they ran in. Ownership: values. Thread
-// rule: none needed.
+// Purpose: what a probe's programs have cost, in the context of whoever they ran in. Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdint>

@@ -70,8 +70,9 @@ TEST_F(Overhead, AProcessThatCostsTooMuchSamplesLessOftenUntilItFits) {
   EXPECT_TRUE(windows(2));
   EXPECT_EQ(guard_.stretch(), 4);  // 3.1 would be 1.6, then 0.85
   EXPECT_FALSE(guard_.paused(0));
-  EXPECT_THAT(guard_.reasons(),
-              ElementsAre("flashd took 3 % of one core, its budget is 1 %: it samples every 4 s, not every 1 s"));
+  EXPECT_THAT(
+      guard_.reasons(),
+      ElementsAre("flashd took 3 % of one core, its budget is 1 %: it samples every 4 s, not every 1 s"));
   EXPECT_FALSE(windows(20));
   EXPECT_EQ(guard_.stretch(), 4);
 }
@@ -133,7 +134,8 @@ TEST_F(Overhead, WhatCannotBeLoweredAnyMoreIsSaid) {
   EXPECT_EQ(guard_.stretch(), OverheadGuard::kMostStretch);
   EXPECT_EQ(guard_.reasons().size(), 1u);
   windows(2);
-  EXPECT_THAT(guard_.reasons(), ElementsAre(HasSubstr("every 8 s"), HasSubstr("samples as little as it can")));
+  EXPECT_THAT(guard_.reasons(),
+              ElementsAre(HasSubstr("every 8 s"), HasSubstr("samples as little as it can")));
   costs(0.1, 0, 0);
   windows(2);
   EXPECT_THAT(guard_.reasons(), testing::Not(testing::Contains(HasSubstr("as little"))));
