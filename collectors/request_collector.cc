@@ -24,6 +24,14 @@ LatencySlots growth(const flash_requests& before, const flash_requests& now) {
   return slots;
 }
 
+std::string why_none(const HostRoot& root, const CgroupLayout* layout) {
+  if (!root.real()) return "not the running machine";
+  if (!layout) return "there are no cgroups";
+  if (layout->version(CgroupController::Pressure) != CgroupVersion::V2)
+    return "there is no cgroup v2 hierarchy, and a socket is in no other";
+  return "";
+}
+
 }  // namespace
 
 void RequestHistory::keep(const LatencySlots& requests, std::uint64_t n) {
@@ -61,24 +69,8 @@ std::optional<RequestHistory::Percentiles> RequestHistory::add(const LatencySlot
 }
 
 RequestCollector::RequestCollector(const HostRoot& root, const CgroupLayout* layout, RequestOptions options)
-    : root_(root), options_(options) {
+    : options_(options), probe_(why_none(root, layout)) {
   if (layout) layout_ = *layout;
-  if (!root_.real())
-    trouble_ = "not the running machine";
-  else if (!layout)
-    trouble_ = "there are no cgroups";
-  else if (layout->version(CgroupController::Pressure) != CgroupVersion::V2)
-    trouble_ = "there is no cgroup v2 hierarchy, and a socket is in no other";
-  tried_ = !trouble_.empty();
-}
-
-void RequestCollector::open_probe() {
-  tried_ = true;
-  auto probe = RequestProbe::open(options_.probe);
-  if (probe)
-    probe_ = *std::move(probe);
-  else
-    trouble_ = probe.error().message();
 }
 
 Result<std::uint64_t> RequestCollector::watch(const Target& target, std::string& directory) {
@@ -94,14 +86,13 @@ Result<std::uint64_t> RequestCollector::watch(const Target& target, std::string&
     return Error(std::errc::no_such_file_or_directory,
                  "its cgroup is in v1 hierarchies alone, and a socket is in the v2 hierarchy: those of such "
                  "containers cannot be told apart");
-  return probe_->watch(directory);
+  return probe_.get()->watch(directory);
 }
 
 void RequestCollector::track(const Target& target) {
-  if (!tried_) open_probe();
   untrack(target.id);
-  if (!probe_) {
-    refused_[target.id] = {target, trouble_};
+  if (!probe_.open([this] { return RequestProbe::open(options_.probe); })) {
+    refused_[target.id] = {target, probe_.trouble()};
     return;
   }
   State state;
@@ -126,32 +117,21 @@ void RequestCollector::untrack(TargetId id) {
   const auto state = states_.find(id);
   if (state == states_.end()) return;
   targets_.erase(state->second.id);
-  probe_->forget(state->second.id);
+  probe_.get()->forget(state->second.id);
   states_.erase(state);
   room_ = true;
 }
 
-Duration RequestCollector::cost() const {
-  return spent_ + (probe_ ? std::chrono::nanoseconds(probe_->cost().ns) : Duration());
-}
-
 void RequestCollector::pause(const std::string& why) {
-  if (!trouble_.empty()) return;  // there is none
-  spent_ = cost();
-  probe_.reset();
+  if (!probe_.pause(why)) return;
   for (const auto& [id, state] : states_) refused_[id] = {state.target, why};
   for (auto& [id, refused] : refused_) refused.why = why;
   states_.clear();
   targets_.clear();
-  trouble_ = why;
-  tried_ = paused_ = true;
 }
 
 void RequestCollector::resume() {
-  if (!std::exchange(paused_, false)) return;
-  trouble_.clear();
-  tried_ = false;
-  retry(true);
+  if (probe_.resume()) retry(true);
 }
 
 void RequestCollector::retry(bool all) {
@@ -175,7 +155,7 @@ void RequestCollector::collect(Now now, ObservationTable& table) {
     if (const auto row = table.find(target->second); row != table.end())
       collect_one(now, states_.at(target->second), counts, row->second);
   };
-  const auto read = probe_->read(std::cref(take));  // by reference: a copy of it would be allocated
+  const auto read = probe_.get()->read(std::cref(take));  // by reference: a copy of it would be allocated
   if (!read) read_trouble_ = read.error().message();
 }
 

@@ -67,7 +67,7 @@ class RequestCollector final : public Collector, public KernelProbe {
   std::vector<Degraded> degraded() const override;
 
   std::string_view probe() const override { return "requests"; }
-  Duration cost() const override;
+  Duration cost() const override { return probe_.cost(); }
   void pause(const std::string& why) override;
   void resume() override;
 
@@ -85,19 +85,13 @@ class RequestCollector final : public Collector, public KernelProbe {
     bool seen = false;     // a request, ever
     bool dropped = false;  // the kernel had no room for a connection in the last tick
   };
-  void open_probe();
   void retry(bool all);
   Result<std::uint64_t> watch(const Target& target, std::string& directory);
   void collect_one(Now now, State& state, const flash_requests& counts, Observation& out);
 
-  const HostRoot root_;
   std::optional<CgroupLayout> layout_;
   RequestOptions options_;
-  std::unique_ptr<RequestProbe> probe_;
-  bool tried_ = false;
-  bool paused_ = false;
-  Duration spent_{};          // by probes that ended
-  std::string trouble_;       // why there is no probe
+  ProbeSlot<RequestProbe> probe_;
   std::string read_trouble_;  // of the last tick
   std::unordered_map<TargetId, State> states_;
   std::unordered_map<std::uint64_t, TargetId> targets_;  // by State::id

@@ -49,34 +49,28 @@ PerfSum counter_growth(const CgroupCounts& before, const CgroupCounts& now) {
 
 ScheduleCollector::ScheduleCollector(const HostRoot& root, const CgroupLayout* layout,
                                      ScheduleProbeOptions options)
-    : root_(root), options_(options) {
+    : root_(root),
+      options_(options),
+      probe_(!layout        ? "there are no cgroups"
+             : !root.real() ? "not the running machine"
+                            : "") {
   if (layout) layout_ = *layout;
-  if (!root_.real()) trouble_ = "not the running machine";
-  if (!layout) trouble_ = "there are no cgroups";
-  tried_ = !trouble_.empty();
-}
-
-void ScheduleCollector::open_probe() {
-  tried_ = true;
-  const CgroupController reference = layout_->reference();
-  auto probe = ScheduleProbe::open(reference, layout_->version(reference), options_);
-  if (probe)
-    probe_ = *std::move(probe);
-  else
-    trouble_ = probe.error().message();
 }
 
 bool ScheduleCollector::track(const Target& target) {
   // The root cgroup is every task on the node: nobody's to count.
   if (target.id.kind != TargetKind::Cgroup || target.cgroup.size() <= 1) return false;
-  if (!tried_) open_probe();
-  if (!probe_) return false;
+  ScheduleProbe* probe = probe_.open([&] {
+    const CgroupController reference = layout_->reference();
+    return ScheduleProbe::open(reference, layout_->version(reference), options_);
+  });
+  if (!probe) return false;
   untrack(target.id);
   if (std::count(target.cgroup.begin(), target.cgroup.end(), '/') > kDeepestCgroup) {
     refused_[target.id] = "nested deeper than " + std::to_string(kDeepestCgroup) + " cgroups";
     return false;
   }
-  if (auto watched = probe_->watch(target.id.value); !watched) {
+  if (auto watched = probe->watch(target.id.value); !watched) {
     refused_[target.id] = watched.error().is(std::errc::argument_list_too_long)  // E2BIG
                               ? "beyond the map's " + std::to_string(options_.max_cgroups) + " entries"
                               : watched.error().message();
@@ -88,7 +82,7 @@ bool ScheduleCollector::track(const Target& target) {
 
 void ScheduleCollector::untrack(TargetId id) {
   refused_.erase(id);
-  if (states_.erase(id) > 0) probe_->forget(id.value);
+  if (states_.erase(id) > 0) probe_.get()->forget(id.value);
 }
 
 void ScheduleCollector::collect(Now now, ObservationTable& table) {
@@ -105,7 +99,7 @@ void ScheduleCollector::collect(Now now, ObservationTable& table) {
     if (state != states_.end() && row != table.end())
       collect_one(now, inode, state->second, counts, row->second);
   };
-  const auto read = probe_->read(std::cref(take));  // by reference: a copy of it would be allocated
+  const auto read = probe_.get()->read(std::cref(take));  // by reference: a copy of it would be allocated
   if (!read) read_trouble_ = read.error().message();
 }
 
@@ -125,7 +119,7 @@ void ScheduleCollector::collect_one(Now now, std::uint64_t id, State& state, con
   out[Signal::TaskClock] = Sample::good(busy_ns / 1e9 / dt);
   out[Signal::ContextSwitches] = Sample::good(switches / dt);
   if (const auto wait_ms = wait_p99(before, counts)) out[Signal::RunQueueWaitP99] = Sample::good(*wait_ms);
-  if (!probe_->no_counters().empty()) return;
+  if (!probe_.get()->no_counters().empty()) return;
   const PerfSum sum = counter_growth(before, counts);
   const PmuTrust trust = judge_pmu(sum, busy_ns, switches);
   frozen_ += trust == PmuTrust::Frozen;
@@ -137,28 +131,14 @@ void ScheduleCollector::collect_one(Now now, std::uint64_t id, State& state, con
   out[Signal::Cycles] = {usable ? sum.scaled[FLASH_CYCLES] / dt : 0, v};
 }
 
-Duration ScheduleCollector::cost() const {
-  return spent_ + (probe_ ? std::chrono::nanoseconds(probe_->cost().ns) : Duration());
-}
-
 void ScheduleCollector::pause(const std::string& why) {
-  if (!trouble_.empty()) return;  // there is none
-  spent_ = cost();
-  probe_.reset();
+  if (!probe_.pause(why)) return;
   states_.clear();
   refused_.clear();
-  trouble_ = why;
-  tried_ = paused_ = true;
-}
-
-void ScheduleCollector::resume() {
-  if (!std::exchange(paused_, false)) return;
-  trouble_.clear();
-  tried_ = false;
 }
 
 std::string ScheduleCollector::why_not() const {
-  if (!trouble_.empty()) return trouble_;
+  if (!probe_.trouble().empty()) return probe_.trouble();
   std::map<std::string, std::size_t> reasons;
   for (const auto& [id, reason] : refused_) ++reasons[reason];
   std::string all;
@@ -171,13 +151,13 @@ std::vector<Degraded> ScheduleCollector::degraded() const {
   const auto say = [&all](std::string reason) { all.push_back({"ebpf", std::move(reason)}); };
   if (const auto why = why_not(); !why.empty() && root_.real()) say(why + ": perf events take its place");
   if (!read_trouble_.empty()) say(read_trouble_);
-  if (!probe_) return all;
-  if (!probe_->no_counters().empty())
-    say(probe_->no_counters() + ": instructions and cycles are not measured");
+  const ScheduleProbe* probe = probe_.get();
+  if (!probe) return all;
+  if (!probe->no_counters().empty()) say(probe->no_counters() + ": instructions and cycles are not measured");
   // Without numbers, which grow: every other text would be another line in the journal.
-  if (probe_->missed() > 0)
+  if (probe->missed() > 0)
     say("the kernel skipped the program at some context switches: CPU times may be another cgroup's");
-  if (probe_->counter_errors() > 0) say("some readings of the PMU failed: what it counted then is missing");
+  if (probe->counter_errors() > 0) say("some readings of the PMU failed: what it counted then is missing");
   if (frozen_) say(count(frozen_) + ": the PMU counts nothing although tasks run");
   if (implausible_) say(count(implausible_) + ": the PMU counts more than a CPU can do");
   if (starved_) say(count(starved_) + ": the PMU is taken by others for more than 90 % of the time");

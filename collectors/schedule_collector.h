@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collectors/bpf/schedule.h"
+#include "collectors/kernel_probe.h"
 #include "core/ports.h"
 #include "host/cgroup_layout.h"
 #include "host/host_root.h"
@@ -37,15 +38,15 @@ class ScheduleCollector {
   std::vector<Degraded> degraded() const;
 
   /// Of the probe, ever; a probe that ended is in it.
-  Duration cost() const;
+  Duration cost() const { return probe_.cost(); }
   /// Ends the probe: no target is counted, and why_not() says why, until resume() and another track().
   void pause(const std::string& why);
-  void resume();
+  void resume() { probe_.resume(); }
 
   /// Why no target, or not every one, is counted; empty: all are.
   std::string why_not() const;
   /// Why there are no instructions and cycles; empty: there are. Undecided before the first target: empty.
-  std::string why_no_counters() const { return probe_ ? probe_->no_counters() : std::string(); }
+  std::string why_no_counters() const { return probe_.get() ? probe_.get()->no_counters() : std::string(); }
 
  private:
   struct State {
@@ -53,17 +54,12 @@ class ScheduleCollector {
     CgroupCounts before;
     std::optional<Duration> last;
   };
-  void open_probe();
   void collect_one(Now now, std::uint64_t id, State& state, const CgroupCounts& counts, Observation& out);
 
   const HostRoot root_;
   std::optional<CgroupLayout> layout_;
   ScheduleProbeOptions options_;
-  std::unique_ptr<ScheduleProbe> probe_;
-  bool tried_ = false;
-  bool paused_ = false;
-  Duration spent_{};          // by probes that ended
-  std::string trouble_;       // why there is no probe
+  ProbeSlot<ScheduleProbe> probe_;
   std::string read_trouble_;  // of the last tick
   std::unordered_map<TargetId, State> states_;
   std::unordered_map<TargetId, std::string> refused_;       // why they are not counted

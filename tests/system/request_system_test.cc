@@ -366,6 +366,15 @@ TEST_F(RequestsOnThisKernel, ForgottenCgroupsAreNotCounted) {
 /// The collector above the probe.
 class RequestSamples : public RequestsOnThisKernel {
  protected:
+  struct Sampled {
+    explicit Sampled(RequestSamples& test)
+        : cgroup(test.layout_, test.base_), target(cgroup.target()), collector(HostRoot(), &test.layout_) {
+      collector.track(target);
+    }
+    OwnCgroup cgroup;
+    Target target;
+    RequestCollector collector;
+  };
   const Observation& tick(RequestCollector& collector, const Target& target, Duration at) {
     table_[target.id] = {};
     collector.collect({at, {}}, table_);
@@ -375,10 +384,8 @@ class RequestSamples : public RequestsOnThisKernel {
 };
 
 TEST_F(RequestSamples, AreLatencyAndRateOfTheTickAndMissingBeforeTheFirstRequest) {
-  OwnCgroup cgroup(layout_, base_);
-  const Target target = cgroup.target();
-  RequestCollector collector(HostRoot(), &layout_);
-  collector.track(target);
+  Sampled sampled(*this);
+  auto& [cgroup, target, collector] = sampled;
   Server server(cgroup, {.takes = 20ms});
   tick(collector, target, 1s);
   EXPECT_FALSE(tick(collector, target, 2s)[Signal::RequestRate].usable());
@@ -397,10 +404,8 @@ TEST_F(RequestSamples, AreLatencyAndRateOfTheTickAndMissingBeforeTheFirstRequest
 }
 
 TEST_F(RequestSamples, APausedProbeSaysWhyAndMeasuresAgainWhenItIsBack) {
-  OwnCgroup cgroup(layout_, base_);
-  const Target target = cgroup.target();
-  RequestCollector collector(HostRoot(), &layout_);
-  collector.track(target);
+  Sampled sampled(*this);
+  auto& [cgroup, target, collector] = sampled;
   Server server(cgroup, {.takes = 1ms});
   const Fd fd = server.connect();
   for (int i = 0; i < 200; ++i) ask(fd);
@@ -425,10 +430,8 @@ TEST_F(RequestSamples, APausedProbeSaysWhyAndMeasuresAgainWhenItIsBack) {
 }
 
 TEST_F(RequestSamples, OfAVanishedCgroupAreMissing) {
-  OwnCgroup cgroup(layout_, base_);
-  const Target target = cgroup.target();
-  RequestCollector collector(HostRoot(), &layout_);
-  collector.track(target);
+  Sampled sampled(*this);
+  auto& [cgroup, target, collector] = sampled;
   {
     Server server(cgroup, {.takes = 1ms});
     const Fd fd = server.connect();

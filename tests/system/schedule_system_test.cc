@@ -47,6 +47,14 @@ void spin_and_sleep() {
   ::usleep(1000);
 }
 
+void spin_on_the_first_cpu() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(0, &set);
+  ::sched_setaffinity(0, sizeof set, &set);
+  for (;;) spin();
+}
+
 /// The schedule probe on the running kernel. Throws where it cannot be had: the test fails.
 class Watch {
  public:
@@ -169,14 +177,8 @@ TEST_F(ScheduleOnThisKernel, AParentHasWhatItsChildrenUse) {
 TEST_F(ScheduleOnThisKernel, WaitsAreThoseOfTwoTasksThatShareACpu) {
   OwnCgroup cgroup(layout_, base_);
   Watch watch(layout_, {&cgroup});
-  const auto on_first_cpu = [] {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(0, &set);
-    ::sched_setaffinity(0, sizeof set, &set);
-    for (;;) spin();
-  };
-  CgroupChild one(cgroup.directories(), on_first_cpu), other(cgroup.directories(), on_first_cpu);
+  CgroupChild one(cgroup.directories(), spin_on_the_first_cpu),
+      other(cgroup.directories(), spin_on_the_first_cpu);
   std::this_thread::sleep_for(1500ms);
   one.stop();
   other.stop();
@@ -196,15 +198,9 @@ TEST_F(ScheduleOnThisKernel, WaitsAreASignalOfTheTickInMilliseconds) {
   std::this_thread::sleep_for(100ms);
   ladder.collect(now(), table);
   EXPECT_EQ(o[Signal::RunQueueWaitP99].validity, Validity::Missing) << "nothing ran";
-  const auto on_first_cpu = [] {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(0, &set);
-    ::sched_setaffinity(0, sizeof set, &set);
-    for (;;) spin();
-  };
   {
-    CgroupChild one(cgroup.directories(), on_first_cpu), other(cgroup.directories(), on_first_cpu);
+    CgroupChild one(cgroup.directories(), spin_on_the_first_cpu),
+        other(cgroup.directories(), spin_on_the_first_cpu);
     std::this_thread::sleep_for(1500ms);
     ladder.collect(now(), table);
   }

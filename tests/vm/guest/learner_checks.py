@@ -47,15 +47,7 @@ def no_tick_is_missed():
 
 @check("learner.installs", needs=("package.installs",), seconds=200)
 def installs():
-    """By apt, from a file, in a guest without network; its libraries are in the image."""
-    # Of the version that flashd has now: the check of upgrades has run.
-    folder = "next" if package_checks.version().endswith("+next") else "packages"
-    debs = sorted((SHARE / folder).glob("flash-learner_*.deb"))
-    require(debs, "no flash-learner_*.deb was given")
-    run("apt-get", "install", "-y", "--no-install-recommends", *map(str, debs), timeout=190)
-    status = output("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "flash-learner")
-    require(status.startswith("installed "), status)
-    return status
+    return package_checks.install("flash-learner", timeout=190)
 
 
 @check("learner.connects", needs=("learner.installs", "world.services-run"), seconds=200)
@@ -86,10 +78,7 @@ def stages_and_rewards():
 
 @check("learner.exposure-at-most-2", needs=("learner.connects",))
 def exposure():
-    report = run("systemd-analyze", "security", "--no-pager", "--threshold=20", UNIT, ok=False)
-    last = report.stdout.strip().splitlines()[-1]
-    require(report.returncode == 0, last)
-    return last
+    return package_checks.exposure_of(UNIT, 2)
 
 
 @check("learner.has-no-privileges", needs=("learner.connects",))

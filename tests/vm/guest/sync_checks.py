@@ -66,15 +66,7 @@ def restart_with_page() -> None:
 
 @check("sync.installs", needs=("package.installs",), seconds=120)
 def installs():
-    """By apt, from a file, in a guest without network; its libraries are in the image."""
-    # Of the version that flashd has now: the check of upgrades may have run.
-    folder = "next" if package_checks.version().endswith("+next") else "packages"
-    debs = sorted((SHARE / folder).glob("flash-sync_*.deb"))
-    require(debs, "no flash-sync_*.deb was given")
-    run("apt-get", "install", "-y", "--no-install-recommends", *map(str, debs), timeout=110)
-    status = output("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "flash-sync")
-    require(status.startswith("installed "), status)
-    return status
+    return package_checks.install("flash-sync", timeout=110)
 
 
 @check("sync.connects", needs=("sync.installs", "world.services-run"), seconds=100)
@@ -88,10 +80,7 @@ def connects():
 
 @check("sync.exposure-at-most-2", needs=("sync.connects",))
 def exposure():
-    report = run("systemd-analyze", "security", "--no-pager", "--threshold=20", UNIT, ok=False)
-    last = report.stdout.strip().splitlines()[-1]
-    require(report.returncode == 0, last)
-    return last
+    return package_checks.exposure_of(UNIT, 2)
 
 
 @check("sync.has-no-privileges", needs=("sync.connects",))
