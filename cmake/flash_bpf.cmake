@@ -12,11 +12,11 @@ function(flash_bpf target name)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/${name})
   get_filename_component(folder ${out} DIRECTORY)
   file(MAKE_DIRECTORY ${folder})
-  # -idirafter: <linux/types.h> wants the build machine's <asm/types.h>. bpftool drops DWARF and keeps BTF.
+  # -idirafter: <linux/types.h> wants the <asm/types.h> of the machine that it is for. bpftool drops DWARF and keeps BTF.
   add_custom_command(
     OUTPUT ${out}.skel.h ${out}.bpf.o
     COMMAND ${FLASH_BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -Wall -Werror -I${CMAKE_SOURCE_DIR}
-            -idirafter /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} -fdebug-prefix-map=${CMAKE_SOURCE_DIR}=.
+            -idirafter ${CMAKE_SYSROOT}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE} -fdebug-prefix-map=${CMAKE_SOURCE_DIR}=.
             -MD -MF ${out}.bpf.d -MT ${out}.skel.h -c ${source} -o ${out}.bpf.tmp.o
     COMMAND ${FLASH_BPFTOOL} gen object ${out}.bpf.o ${out}.bpf.tmp.o
     COMMAND ${FLASH_BPFTOOL} gen skeleton ${out}.bpf.o > ${out}.skel.h

@@ -8,6 +8,7 @@ import fnmatch
 import importlib
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -16,9 +17,12 @@ import traceback
 
 import checks
 
-MODULES = ("rig_checks", "throttle_checks", "package_checks", "capture_checks", "control_checks", "request_checks",
-           "safety_checks", "physical_checks", "learner_checks", "learning_physical_checks", "sync_checks",
-           "fault_checks", "remove_checks")
+MODULES = {
+    "x86_64": ("rig_checks", "throttle_checks", "package_checks", "capture_checks", "control_checks", "request_checks",
+               "safety_checks", "physical_checks", "learner_checks", "learning_physical_checks", "sync_checks",
+               "fault_checks", "remove_checks"),
+    "aarch64": ("pmu_checks",),
+}
 
 
 class TooSlow(Exception):
@@ -61,7 +65,7 @@ def selected(only: str | None) -> list[checks.Check]:
 
 def main() -> None:
     task = json.loads((checks.SHARE / "run.json").read_text())
-    for module in MODULES:
+    for module in MODULES[platform.machine()]:
         importlib.import_module(module)
     passed = set()
     with open(checks.SHARE / "results.jsonl", "a") as results:

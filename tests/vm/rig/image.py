@@ -1,7 +1,10 @@
 """The guest image: a Debian 12 root file system, its kernel and its initrd, cached by content.
 
-The cache key is a hash of everything that decides what is inside: this file, the package list and
+The cache key is a hash of everything that decides what is inside: these files, the package list and
 the files laid over the root. Checks are not in the image; they arrive through the 9p share.
+
+A root of another architecture is only extracted, since its programs would run translated (its initrd alone
+takes 13 minutes): unpacked.py does what they would have done.
 """
 
 import dataclasses
@@ -14,6 +17,9 @@ import shutil
 import subprocess
 import time
 
+import unpacked
+from architecture import Architecture
+
 HERE = pathlib.Path(__file__).resolve().parent
 RECIPE = HERE.parent / "image"
 SUITE = "bookworm"
@@ -23,7 +29,6 @@ UNUSED_MODULES = ("drivers/gpu", "drivers/net", "drivers/media", "drivers/stagin
 # What nobody reads in the guest: with libtorch's 300 packages it is a third of the files.
 UNREAD = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*",
           "/usr/share/lintian/*", "/usr/share/icons/*", "/usr/share/fonts/*")
-INITRD_MODULES = ("virtio_pci", "virtio_blk", "ext4")
 MASKED_UNITS = (
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
@@ -35,6 +40,7 @@ MASKED_UNITS = (
     "getty@tty1.service",
 )
 TESTER_UID = 1000
+MERGED_USR = "/usr/share/mmdebstrap/hooks/merged-usr/setup00.sh"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,25 +50,27 @@ class Image:
     initrd: pathlib.Path
 
 
-def packages() -> list[str]:
-    lines = (RECIPE / "packages.txt").read_text().splitlines()
+def packages(arch: Architecture) -> list[str]:
+    lines = (RECIPE / arch.name / "packages.txt").read_text().splitlines()
     return [line for line in (raw.split("#")[0].strip() for raw in lines) if line]
 
 
-def key() -> str:
+def key(arch: Architecture) -> str:
     digest = hashlib.sha256()
-    for path in [HERE / "image.py"] + sorted(p for p in RECIPE.rglob("*") if p.is_file()):
+    recipe = [path for part in ("files", arch.name) for path in (RECIPE / part).rglob("*") if path.is_file()]
+    sources = [HERE / name for name in ("architecture.py", "image.py", "unpacked.py")]
+    for path in sources + sorted(recipe):
         digest.update(str(path.relative_to(HERE.parent)).encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 
-def ensure(cache: pathlib.Path, rebuild: bool = False, say=print) -> Image:
+def ensure(cache: pathlib.Path, arch: Architecture, rebuild: bool = False, say=print) -> Image:
     """The image of today's recipe, built if the cache has none. Older ones are removed."""
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / "image.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        directory = cache / f"image-{key()}"
+        directory = cache / f"image-{key(arch)}"
         if rebuild and directory.exists():
             shutil.rmtree(directory)
         if not directory.exists():
@@ -74,26 +82,33 @@ def ensure(cache: pathlib.Path, rebuild: bool = False, say=print) -> Image:
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
             with open(cache / "image.log", "w") as log:
-                _build(unfinished, log)
+                _build(unfinished, arch, log)
             unfinished.rename(directory)
             say(f"guest image built in {time.monotonic() - began:.0f} s")
         return Image(directory / "root.img", directory / "vmlinuz", directory / "initrd")
 
 
-def _build(directory: pathlib.Path, log) -> None:
+def _build(directory: pathlib.Path, arch: Architecture, log) -> None:
     root = directory / "root"
-    _run(_mmdebstrap(root), log)
-    _furnish(root)
     boot = root / "boot"
-    (directory / "vmlinuz").write_bytes(_unpacked(next(boot.glob("vmlinuz-*")).read_bytes()))
-    shutil.copyfile(next(boot.glob("initrd.img-*")), directory / "initrd")
+    if arch.cross:
+        run(extraction(arch.name, packages(arch), root), log)
+        unpacked.configure(root, UNUSED_MODULES, lambda command: run(command, log))
+        shutil.copyfile(next(boot.glob("vmlinuz-*")), directory / "vmlinuz")
+        (directory / "initrd").write_bytes(
+            unpacked.initrd(root, arch.initrd_modules, RECIPE / arch.name / "init"))
+    else:
+        run(_mmdebstrap(root, arch), log)
+        (directory / "vmlinuz").write_bytes(_elf(next(boot.glob("vmlinuz-*")).read_bytes()))
+        shutil.copyfile(next(boot.glob("initrd.img-*")), directory / "initrd")
+    _furnish(root, arch)
     # mke2fs fills the file system itself: no loop device, no mount.
-    _run(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root),
-          str(directory / "root.img"), DISK_SIZE], log)
+    run(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root),
+         str(directory / "root.img"), DISK_SIZE], log)
     shutil.rmtree(root)
 
 
-def _unpacked(kernel: bytes) -> bytes:
+def _elf(kernel: bytes) -> bytes:
     """The ELF inside a bzImage: QEMU enters it directly (PVH), and its own unpacking, slow under
     translation, falls away. A kernel packed in another way boots as it is."""
     start = kernel.find(b"\xfd7zXZ\0")
@@ -103,12 +118,22 @@ def _unpacked(kernel: bytes) -> bytes:
     return elf if elf.startswith(b"\x7fELF") else kernel
 
 
-def _mmdebstrap(root: pathlib.Path) -> list[str]:
-    options = [f'--aptopt={line}' for line in _apt_settings_of_host()]
-    options.append('--aptopt=APT::Install-Recommends "false"')
+def extraction(architecture: str, names, root: pathlib.Path) -> list[str]:
+    """The command that unpacks packages, and what they depend on, of any architecture; nothing of them is run."""
+    return ["mmdebstrap", "--variant=extract", f"--architectures={architecture}", "--format=directory",
+            *_apt_options(), f"--setup-hook={MERGED_USR}", "--include=" + ",".join(names), SUITE, str(root)]
+
+
+def _apt_options() -> list[str]:
+    settings = [*_apt_settings_of_host(), 'APT::Install-Recommends "false"']
+    return [f"--aptopt={line}" for line in settings]
+
+
+def _mmdebstrap(root: pathlib.Path, arch: Architecture) -> list[str]:
+    options = _apt_options()
     options += [f"--dpkgopt=path-exclude=/lib/modules/*/kernel/{d}/*" for d in UNUSED_MODULES]
     options += [f"--dpkgopt=path-exclude={pattern}" for pattern in UNREAD]
-    modules = "\\n".join(INITRD_MODULES)
+    modules = "\\n".join(arch.initrd_modules)
     initramfs = (
         'mkdir -p "$1/etc/initramfs-tools/conf.d" "$1/usr/share/initramfs-tools/modules.d"; '
         'printf "MODULES=list\\nCOMPRESS=gzip\\n" > "$1/etc/initramfs-tools/conf.d/rig"; '
@@ -118,7 +143,7 @@ def _mmdebstrap(root: pathlib.Path) -> list[str]:
         "mmdebstrap", "--variant=minbase", "--format=directory", *options,
         f"--setup-hook={initramfs}",
         f"--customize-hook=chroot \"$1\" useradd -m -u {TESTER_UID} -s /bin/bash tester",
-        "--include=" + ",".join(packages()), SUITE, str(root),
+        "--include=" + ",".join(packages(arch)), SUITE, str(root),
     ]
 
 
@@ -131,8 +156,9 @@ def _apt_settings_of_host() -> list[str]:
     return [line for line in dump.splitlines() if '""' not in line]
 
 
-def _furnish(root: pathlib.Path) -> None:
-    shutil.copytree(RECIPE / "files", root, dirs_exist_ok=True)
+def _furnish(root: pathlib.Path, arch: Architecture) -> None:
+    for files in (RECIPE / "files", RECIPE / arch.name / "files"):
+        shutil.copytree(files, root, dirs_exist_ok=True)
     (root / "etc/hostname").write_text("flashd-guest\n")
     (root / "etc/hosts").write_text("127.0.0.1 localhost flashd-guest\n")
     # A fixed id and fresh stamps: otherwise the first boot, which is every boot of a snapshot,
@@ -144,7 +170,7 @@ def _furnish(root: pathlib.Path) -> None:
         "/etc/systemd/system/flashd-vm-checks.service")
     gettys = root / "etc/systemd/system/getty.target.wants"
     gettys.mkdir(exist_ok=True)
-    (gettys / "serial-getty@ttyS1.service").symlink_to(
+    (gettys / f"serial-getty@{arch.shell}.service").symlink_to(
         "/lib/systemd/system/serial-getty@.service")
     for unit in MASKED_UNITS:
         link = root / "etc/systemd/system" / unit
@@ -157,7 +183,7 @@ def _furnish(root: pathlib.Path) -> None:
         os.utime(root / stamp, (later, later))
 
 
-def _run(command: list[str], log) -> None:
+def run(command: list[str], log) -> None:
     log.write("+ " + " ".join(command) + "\n")
     log.flush()
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)

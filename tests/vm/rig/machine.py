@@ -1,4 +1,4 @@
-"""One QEMU guest: boots, is throttled by its P-states, ends. Owns its process and its sockets."""
+"""One QEMU guest: boots, is throttled by its P-states if it has any, ends. Owns its process and its sockets."""
 
 import ctypes
 import json
@@ -14,16 +14,19 @@ import time
 
 import image
 import pstates
+from architecture import Architecture
 
 HERE = pathlib.Path(__file__).resolve().parent
 PR_SET_PDEATHSIG = 1
+KERNEL_OPTIONS = "root=/dev/vda rw quiet panic=-1 systemd.show_status=false"
 
 
 class Machine:
     """Use as a context manager: at exit the guest, the throttle and its cgroup are gone."""
 
-    def __init__(self, guest: image.Image, share: pathlib.Path, console: pathlib.Path,
+    def __init__(self, arch: Architecture, guest: image.Image, share: pathlib.Path, console: pathlib.Path,
                  vcpu_share: float):
+        self._arch = arch
         self._guest = guest
         self._share = share
         self._console = console
@@ -72,6 +75,11 @@ class Machine:
             self._qemu = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log,
                                           stderr=subprocess.STDOUT, preexec_fn=_die_with_parent)
         qmp = self._qmp()
+        if self._arch.throttled:
+            self._start_throttle(qmp)
+        qmp("cont")
+
+    def _start_throttle(self, qmp) -> None:
         vcpus = [cpu["thread-id"] for cpu in qmp("query-cpus-fast")]
         self._throttle = subprocess.Popen([sys.executable, "-B", str(HERE / "throttle.py")],
                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -88,38 +96,56 @@ class Machine:
         self._throttle.stdin.flush()
         if self._throttle.stdout.readline().strip() != "ready":
             raise RuntimeError("the throttle did not start")
-        qmp("cont")
 
     def _command(self) -> list[str]:
+        part = {"amd64": self._amd64, "arm64": self._arm64}[self._arch.name]
+        return part() + [
+            "-S", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-nic", "none",
+            "-kernel", str(self._guest.kernel), "-initrd", str(self._guest.initrd),
+            "-drive", f"file={self._guest.disk},if=virtio,format=raw,snapshot=on",
+            "-virtfs", f"local,path={self._share},mount_tag=share,security_model=none",
+            "-device", "virtio-rng-pci",
+            "-chardev", f"file,id=console,path={self._console}", "-serial", "chardev:console",
+            "-chardev", f"socket,id=shell,path={self.shell_socket},server=on,wait=off",
+            *self._shell_line(),
+            "-qmp", f"unix:{self._sockets / 'qmp'},server=on,wait=off",
+        ]
+
+    def _shell_line(self) -> list[str]:
+        if self._arch.shell.startswith("hvc"):
+            return ["-device", "virtio-serial-pci", "-device", "virtconsole,chardev=shell"]
+        return ["-serial", "chardev:shell"]
+
+    def _amd64(self) -> list[str]:
         def port(name: str, number: int) -> list[str]:
             path = self._sockets / name
             return ["-chardev", f"socket,id={name},path={path},server=on,wait=off",
                     "-device", f"isa-debugcon,chardev={name},iobase=0x{number:x}"]
 
         command = [
-            "qemu-system-x86_64", "-S", "-nodefaults", "-no-user-config", "-display", "none",
-            "-machine", "pc",
+            "qemu-system-x86_64", "-machine", "pc",
             # acpi-cpufreq refuses AuthenticAMD here (K8 check); a nested KVM may hang: TCG only.
             # TCG computes AVX2's fused multiply-add in software: a matrix product of OpenBLAS takes 22 ms with it
             # and 0.9 ms with the SSE kernels.
             "-accel", "tcg,thread=multi,tb-size=512",
             "-cpu", "max,family=6,model=85,vendor=GenuineIntel,avx=off,avx2=off,fma=off,f16c=off",
-            "-smp", str(pstates.VCPUS), "-m", "2G", "-no-reboot", "-nic", "none",
+            "-smp", str(pstates.VCPUS), "-m", "2G",
             "-acpitable", f"file={pstates.compile_ssdt(self._sockets)}",
-            "-kernel", str(self._guest.kernel), "-initrd", str(self._guest.initrd),
-            "-append", "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off "
-                       "systemd.show_status=false",
-            "-drive", f"file={self._guest.disk},if=virtio,format=raw,snapshot=on",
-            "-virtfs", f"local,path={self._share},mount_tag=share,security_model=none",
-            "-device", "virtio-rng-pci",
-            "-chardev", f"file,id=console,path={self._console}", "-serial", "chardev:console",
-            "-chardev", f"socket,id=shell,path={self.shell_socket},server=on,wait=off",
-            "-serial", "chardev:shell",
-            "-qmp", f"unix:{self._sockets / 'qmp'},server=on,wait=off",
+            "-append", f"{KERNEL_OPTIONS} console=ttyS0 mitigations=off",
         ]
         for cpu, number in enumerate(pstates.PSTATE_PORTS):
             command += port(f"pstate{cpu}", number)
         return command + port("arm", pstates.ARM_PORT)
+
+    def _arm64(self) -> list[str]:
+        return [
+            "qemu-system-aarch64", "-machine", "virt,gic-version=3",
+            # The PMU counts instructions only with -icount, and with more than one processor it counts those of
+            # all. A guest's nanosecond is an instruction, whatever the host does; idle time is skipped.
+            "-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=0,sleep=off",
+            "-cpu", "max,pauth-impdef=on", "-smp", "1", "-m", "1G",
+            "-append", f"{KERNEL_OPTIONS} console=ttyAMA0",
+        ]
 
     def _qmp(self):
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
