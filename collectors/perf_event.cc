@@ -14,7 +14,7 @@ constexpr double kStarvedBelow = 0.1;
 // No core retires more than 8 to 10 instructions per cycle today; none runs at 10 GHz.
 constexpr double kMaxInstructionsPerCycle = 16;
 constexpr double kMaxCyclesPerNs = 10;
-// The shortest time on a CPU in which a PMU that counts nothing is called frozen.
+// The shortest time on a CPU in which a PMU that counts nothing is noticed.
 constexpr double kFrozenAfterNs = 1e6;
 
 struct EventCode {
@@ -130,7 +130,11 @@ Validity validity(PmuTrust trust) {
 
 PmuTrust judge_pmu(const PerfSum& hardware, double busy_ns, double switches) {
   if (hardware.broken) return PmuTrust::Broken;
-  if (hardware.coverage() < kStarvedBelow) return PmuTrust::Starved;
+  double coverage = hardware.coverage();
+  // The times of a pinned event that found no counter, or of a CPU without events, stand still as if nothing
+  // had been to count.
+  if (busy_ns > kFrozenAfterNs && busy_ns > hardware.enabled_ns) coverage = hardware.running_ns / busy_ns;
+  if (coverage < kStarvedBelow) return PmuTrust::Starved;
   const double instructions = hardware.scaled[0];
   const double cycles = hardware.scaled[1];
   const bool ran = busy_ns > kFrozenAfterNs || switches > 0;
@@ -138,7 +142,7 @@ PmuTrust judge_pmu(const PerfSum& hardware, double busy_ns, double switches) {
     return PmuTrust::Frozen;
   if (instructions > kMaxInstructionsPerCycle * cycles || cycles > kMaxCyclesPerNs * hardware.enabled_ns)
     return PmuTrust::Implausible;
-  return hardware.coverage() < kMultiplexedBelow ? PmuTrust::Multiplexed : PmuTrust::Sound;
+  return coverage < kMultiplexedBelow ? PmuTrust::Multiplexed : PmuTrust::Sound;
 }
 
 }  // namespace flash

@@ -65,7 +65,7 @@ struct PerfSum {
 enum class PmuTrust : std::uint8_t {
   Sound,
   Multiplexed,  // counted in less than 90 % of the time: scaled up, Degraded
-  Starved,      // in less than 10 %: Invalid
+  Starved,      // in less than 10 % (or of the time that tasks ran): Invalid
   Frozen,       // enabled, tasks ran, nothing was counted: some hypervisors offer such a PMU
   Implausible,  // more than 16 instructions per cycle, or more than 10 cycles per ns
   Broken,       // see PerfSum
