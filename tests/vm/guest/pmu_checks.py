@@ -14,9 +14,10 @@ from checks import SHARE, check, eventually, output, require, run, write
 
 LOAD = SHARE / "pmu_load"
 COUNTS = pathlib.Path("/run/counts")
+DROP_IN = pathlib.Path("/run/systemd/system/flashd.service.d/50-vm.conf")
 # Instructions of each service in each period.
-KNOWN = {"known-a": 3_000_000, "known-b": 600_000}
-PERIOD_MS = 10
+KNOWN = {"known-a": 6_000_000, "known-b": 1_600_000}
+PERIOD_MS = 20
 TICKS = 10
 INSTRUCTIONS, CYCLES = "perf.instructions", "perf.cycles"
 # Of QEMU's PMU, beside the one for cycles.
@@ -78,7 +79,11 @@ def degraded() -> str:
     return "; ".join(f"{part}: {why}" for part, why in flashd.properties()["Degraded"])
 
 
-def restart() -> None:
+def restart(ebpf: bool = True) -> None:
+    """flashd, with or without what the unit allows it for eBPF."""
+    DROP_IN.parent.mkdir(parents=True, exist_ok=True)
+    DROP_IN.write_text("" if ebpf else "[Service]\nCapabilityBoundingSet=~CAP_BPF\n")
+    output("systemctl", "daemon-reload")
     output("systemctl", "restart", "flashd")
     eventually("agents of both services", lambda: len(flashd.agents()) == len(KNOWN), 30, 1)
 
@@ -119,7 +124,7 @@ def starts():
     COUNTS.mkdir()
     for name, instructions in KNOWN.items():
         world.start_unit(name, f"{LOAD} work {instructions} {PERIOD_MS} {COUNTS}/{name}")
-    flashd.configure({"period_s": 1, "mode": "recommend",
+    flashd.configure({"period_s": 1, "overhead": {"budget_pct": 0}, "mode": "recommend",
                       "rules": {name: world.limits_rule({"unit": f"{name}.service"}, name) for name in KNOWN}})
     restart()
     return degraded()
@@ -142,3 +147,50 @@ def ebpf_is_not_multiplexed():
     """Its events are pinned: who comes later shares what is left."""
     with others_count(2 * COUNTERS):
         return require_known(measure(), "good", 0.02)
+
+
+@check("pmu.ebpf-without-a-counter-says-nothing", needs=("pmu.ebpf-counts-each-container",), seconds=120)
+def ebpf_without_a_counter():
+    """Others have pinned all counters before flashd came."""
+    output("systemctl", "stop", "flashd")
+    with others_count(COUNTERS, pinned=True) as counting:
+        require(counting == COUNTERS, f"others have {counting} counters")
+        restart()
+        for name, seen in measure().items():
+            require("good" not in seen.validities(), f"{name}: {seen.samples}")
+        reason = degraded()
+        require("the PMU is taken by others" in reason, reason)
+    restart()
+    return reason
+
+
+@check("pmu.perf-counts-each-container", needs=("flashd.starts",), seconds=120)
+def perf_counts():
+    """The rung below: without CAP_BPF."""
+    restart(ebpf=False)
+    for signal in (INSTRUCTIONS, CYCLES):
+        rows = sources(signal)
+        require([row[:2] for row in rows] == [("perf", len(KNOWN))] and "CAP_BPF" in rows[0][2], f"{signal}: {rows}")
+    return require_known(measure(), "good", 0.02)
+
+
+@check("pmu.multiplexed-is-scaled-and-degraded", needs=("pmu.perf-counts-each-container",), seconds=120)
+def multiplexed():
+    """Twice as many groups as counters, beside flashd's."""
+    with others_count(2 * COUNTERS):
+        return require_known(measure(), "degraded", 0.05)
+
+
+@check("pmu.starved-is-invalid-and-named", needs=("pmu.perf-counts-each-container",), seconds=120)
+def starved():
+    with others_count(20 * COUNTERS):
+        for name, seen in measure().items():
+            require(seen.validities() == {"invalid"}, f"{name}: {seen.samples}")
+        reason = degraded()
+        require("the PMU is taken by others for more than 90 %" in reason, reason)
+    return reason
+
+
+@check("pmu.good-again-when-others-have-gone", needs=("pmu.starved-is-invalid-and-named",), seconds=120)
+def good_again():
+    return require_known(measure(), "good", 0.02)
