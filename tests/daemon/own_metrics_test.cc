@@ -157,6 +157,8 @@ TEST_F(OwnMetricsOfALoop, SayOfTheDaemonEachThingInItsOwnUnit) {
   status.cpu_seconds = 1.5;
   status.peak_memory_bytes = 4096;
   status.wakeups = 11;
+  status.overhead_pct = {{"process", 25}, {"schedule", 50}};
+  status.overhead_budget_pct = 75;
   status.learner_connected = true;
   status.sources = {{Signal::LatencyP50, "prometheus", 3, ""}};
   status.journal = {{"decisions", 4}};
@@ -170,6 +172,9 @@ TEST_F(OwnMetricsOfALoop, SayOfTheDaemonEachThingInItsOwnUnit) {
   EXPECT_EQ(value(all, "flashd_cpu_seconds", {}), 1.5);
   EXPECT_EQ(value(all, "flashd_peak_memory_bytes", {}), 4096);
   EXPECT_EQ(value(all, "flashd_wakeups", {}), 11);
+  EXPECT_EQ(value(all, "flashd_overhead_ratio", {"process"}), 0.25);
+  EXPECT_EQ(value(all, "flashd_overhead_ratio", {"schedule"}), 0.5);
+  EXPECT_EQ(value(all, "flashd_overhead_budget_ratio", {}), 0.75);
   EXPECT_EQ(value(all, "flashd_learner_connected", {}), 1);
   EXPECT_EQ(value(all, "flashd_signal_targets", {"latency.p50", "prometheus"}), 3);
   EXPECT_EQ(value(all, "flashd_journal_events", {"decisions"}), 4);
