@@ -48,6 +48,7 @@ until_true 30 degraded_says "metrics pages are not read: flash-sync is not conne
   fail "flashd does not say that flash-sync is missing"
 
 start_sync() {
+  : > "$tmp/sync.log"  # the last one's would be read for its port
   "$bin/flash-sync" --socket "$tmp/sync.sock" --listen 127.0.0.1:0 --textfile "$tmp/flashd.prom" --metrics-interval 1 \
     2> "$tmp/sync.log" &
   sync=$!
