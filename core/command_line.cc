@@ -42,6 +42,11 @@ std::optional<std::uint64_t> parse_integer(std::string_view text) {
 }
 
 Applied apply_options(std::span<const OptionRow> rows, std::span<const std::string_view> args) {
+  const auto help =
+      std::find_if(rows.begin(), rows.end(), [](const OptionRow& r) { return r.name == "--help"; });
+  const bool asked =
+      std::any_of(args.begin(), args.end(), [](std::string_view a) { return a == "--help" || a == "-h"; });
+  if (asked && help != rows.end()) return help->apply("");
   for (std::size_t i = 0; i < args.size(); ++i) {
     std::string_view name = args[i];
     std::optional<std::string_view> value;
@@ -81,10 +86,6 @@ Applied apply_options(std::span<const OptionRow> rows, std::span<const std::stri
 
 std::vector<std::string_view> words_of(int argc, const char* const* argv) {
   return {argv + std::min(argc, 1), argv + argc};
-}
-
-bool asks_for_help(std::span<const std::string_view> args) {
-  return std::any_of(args.begin(), args.end(), [](std::string_view a) { return a == "--help" || a == "-h"; });
 }
 
 std::string describe_options(std::span<const OptionRow> rows) {

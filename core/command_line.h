@@ -32,14 +32,12 @@ struct OptionRow {
   std::function<Applied(std::string_view)> apply;
 };
 
-/// Applies "--name value", "--name=value" and words that stand alone in order; the last one wins.
+/// Applies "--name value", "--name=value" and words that stand alone in order; the last one wins. Where the
+/// rows have "--help", that or "-h" anywhere is all that counts.
 Applied apply_options(std::span<const OptionRow> rows, std::span<const std::string_view> args);
 
 /// main()'s arguments without the program's name.
 std::vector<std::string_view> words_of(int argc, const char* const* argv);
-
-/// "--help" or "-h" is among them.
-bool asks_for_help(std::span<const std::string_view> args);
 
 /// One aligned line per option.
 std::string describe_options(std::span<const OptionRow> rows);

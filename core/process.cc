@@ -18,7 +18,8 @@ Now read_clocks() {
 }
 
 std::uint64_t to_usec(Duration d) {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(d).count());
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(d).count();
+  return us > 0 ? static_cast<std::uint64_t>(us) : 0;
 }
 
 std::uint64_t random_seed() {

@@ -13,7 +13,7 @@ namespace flash {
 Duration clock_now(clockid_t clock);
 /// CLOCK_MONOTONIC and CLOCK_REALTIME.
 Now read_clocks();
-/// As sd-event and sd-bus take times.
+/// As sd-event and sd-bus take times; what is negative is 0.
 std::uint64_t to_usec(Duration d);
 /// Another one for each process.
 std::uint64_t random_seed();

@@ -89,12 +89,8 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
 
 Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments) {
   CommandLine line;
-  if (asks_for_help(arguments)) {
-    line.command = Command::Help;
-    return line;
-  }
   if (const Applied wrong = apply_options(option_rows(line), arguments)) return usage(wrong->message);
-  FLASH_CHECK(check(line));
+  if (line.command != Command::Help) FLASH_CHECK(check(line));
   return line;
 }
 

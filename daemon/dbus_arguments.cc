@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "core/process.h"
+
 namespace flash::dbus {
 namespace {
 
@@ -89,12 +91,7 @@ std::optional<TargetId> id_from_path(std::string_view path) {
 }
 
 std::uint64_t microseconds(WallTime t) {
-  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(t.time_since_epoch()).count();
-  return us > 0 ? static_cast<std::uint64_t>(us) : 0;
-}
-std::uint64_t microseconds(Duration d) {
-  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(d).count();
-  return us > 0 ? static_cast<std::uint64_t>(us) : 0;
+  return to_usec(t.time_since_epoch());
 }
 
 std::string_view without_slash(std::string_view path) {

@@ -68,7 +68,6 @@ inline constexpr int kTiers = 3;
 
 /// 0 for times before the epoch.
 std::uint64_t microseconds(WallTime t);
-std::uint64_t microseconds(Duration d);
 
 /// sd_bus_message_append with the type named once, at the property.
 int put(sd_bus_message* m, std::string_view text);

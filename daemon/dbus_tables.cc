@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/process.h"
 #include "daemon/dbus_impl.h"
 #include "policy/decision_json.h"
 #include "policy/observation_space.h"
@@ -207,13 +208,13 @@ struct DbusTables {
     return put(m, s.callbacks.overhead_budget ? s.callbacks.overhead_budget() : 0.0);
   }
   static int period(sd_bus_message* m, const Service& s) {
-    return put(m, s.callbacks.period ? microseconds(s.callbacks.period()) : 0);
+    return put(m, s.callbacks.period ? to_usec(s.callbacks.period()) : 0);
   }
   static int ticks(sd_bus_message* m, const Service& s) {
     return put(m, s.callbacks.ticks ? s.callbacks.ticks() : 0);
   }
   static int tick_duration(sd_bus_message* m, const Service& s) {
-    return put(m, s.callbacks.tick_duration ? microseconds(s.callbacks.tick_duration()) : 0);
+    return put(m, s.callbacks.tick_duration ? to_usec(s.callbacks.tick_duration()) : 0);
   }
 
   // -- reading methods

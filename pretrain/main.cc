@@ -306,7 +306,7 @@ int main(int argc, char** argv) {
   using namespace flash;
   Options o;
   const std::vector<OptionRow> rows = option_rows(o);
-  const std::vector<std::string_view> args(argv + 1, argv + argc);
+  const std::vector<std::string_view> args = words_of(argc, argv);
   if (const auto error = apply_options(rows, args)) {
     std::cerr << "flash-pretrain: " << error->message << '\n';
     return kExitUsage;

@@ -88,5 +88,5 @@ int main_with(const Arguments& args) {
 }  // namespace flash
 
 int main(int argc, char** argv) {
-  return flash::main_with({argv + 1, argv + argc});
+  return flash::main_with(flash::words_of(argc, argv));
 }

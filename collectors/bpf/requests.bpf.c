@@ -230,24 +230,23 @@ static __always_inline void goes_out(struct __sk_buff* skb) {
   count(skb, untimed ? ANSWERED_UNTIMED : ANSWERED, bpf_ktime_get_ns() - began_ns);
 }
 
-SEC("cgroup_skb/ingress")
-int on_ingress(struct __sk_buff* skb) {
+static __always_inline int timed(struct __sk_buff* skb, void (*look)(struct __sk_buff*)) {
   struct flash_cost* cost = cost_of_cpu();
   if (!cost) return PASS;
   const __u64 began = begin_run(cost);
-  came_in(skb);
+  look(skb);
   end_run(cost, began);
   return PASS;
 }
 
+SEC("cgroup_skb/ingress")
+int on_ingress(struct __sk_buff* skb) {
+  return timed(skb, came_in);
+}
+
 SEC("cgroup_skb/egress")
 int on_egress(struct __sk_buff* skb) {
-  struct flash_cost* cost = cost_of_cpu();
-  if (!cost) return PASS;
-  const __u64 began = begin_run(cost);
-  goes_out(skb);
-  end_run(cost, began);
-  return PASS;
+  return timed(skb, goes_out);
 }
 
 SEC("sockops")
