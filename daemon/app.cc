@@ -22,6 +22,7 @@
 #include "daemon/bus_connection.h"
 #include "daemon/dbus_service.h"
 #include "daemon/drivers.h"
+#include "daemon/episode_summaries.h"
 #include "daemon/journal.h"
 #include "daemon/learner_link.h"
 #include "daemon/log.h"
@@ -167,6 +168,7 @@ class App {
   std::unique_ptr<LearnerLink> learner_;
   sd_event_source* learner_source_ = nullptr;
   std::unique_ptr<SyncLink> sync_;
+  EpisodeSummaries episodes_;
   sd_event_source* sync_source_ = nullptr;
   std::uint64_t epoch_ = 0;
   std::unique_ptr<DbusService> service_;
@@ -406,6 +408,7 @@ void App::on_tick() {
 void App::on_changed(TargetId id, AgentChange change) {
   if (service_) service_->agent_changed(id, change);
   if (learner_ && change.removed) learner_->agent_removed(id);
+  if (change.removed) episodes_.removed(id);
   if (!node_ || change.removed) return;
   const auto view = node_->loop().view(id);
   if (!view) return;
@@ -425,6 +428,9 @@ void App::on_changed(TargetId id, AgentChange change) {
 
 void App::on_decided(const Target& target, const Decision& decision) {
   if (learner_) learner_->decided(target, decision);
+  const auto view = [this](TargetId id) { return node_->loop().view(id); };
+  if (auto ended = episodes_.decided(target, decision, view); ended && sync_)
+    sync_->episode_ended(std::move(*ended));
   if (!decision.changed_something()) return;
   for (const KnobOutcome& o : decision.outcomes) {
     if (o.status != WriteStatus::Written && o.status != WriteStatus::Failed &&
@@ -537,7 +543,8 @@ void App::configure_sync(Now now) {
       log(trouble ? LOG_WARNING : LOG_INFO, text, {{"MESSAGE_ID", std::string(kMessageSync)}});
     };
     pages.set_source(false, "flash-sync is not connected");
-    sync_ = std::make_unique<SyncLink>(config_.sync, "flashd " + std::string(kVersion), std::move(callbacks));
+    sync_ = std::make_unique<SyncLink>(config_.sync, "flashd " + std::string(kVersion), random_seed(),
+                                       std::move(callbacks));
     // As the learner: after the tick, the bus and the metrics.
     int r = sd_event_add_io(event_, &sync_source_, sync_->fd(), EPOLLIN, sync_event, this);
     if (r >= 0) r = sd_event_source_set_priority(sync_source_, SD_EVENT_PRIORITY_IDLE);

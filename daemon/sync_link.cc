@@ -19,16 +19,19 @@ constexpr Duration kListenRetry = std::chrono::seconds(5);
 std::vector<std::pair<std::string, std::uint64_t>> to_list(const SyncCounters& c) {
   return {{"connections", c.connections},   {"refused_peers", c.refused_peers},
           {"readings", c.readings},         {"unknown_readings", c.unknown_readings},
+          {"episodes", c.episodes},         {"episodes_dropped", c.episodes_dropped},
           {"metrics_sent", c.metrics_sent}, {"protocol_errors", c.protocol_errors},
           {"flood_closes", c.flood_closes}};
 }
 
-SyncLink::SyncLink(SyncOptions options, std::string software, SyncCallbacks callbacks, SyncBounds bounds)
+SyncLink::SyncLink(SyncOptions options, std::string software, std::uint64_t epoch, SyncCallbacks callbacks,
+                   SyncBounds bounds)
     : options_(std::move(options)),
       software_(std::move(software)),
       callbacks_(std::move(callbacks)),
       bounds_(bounds),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      epoch_(epoch) {}
 
 SyncLink::~SyncLink() {
   if (epoll_ >= 0) close(epoll_);
@@ -113,6 +116,7 @@ void SyncLink::accept(Now now) {
   peer_software_.clear();
   metrics_.clear();
   hello_due_ = scrapes_due_ = true;
+  episodes_said_ = 0;
   watched_ = EPOLLIN;
   watch(connection_.fd(), EPOLL_CTL_ADD, watched_);
 }
@@ -164,6 +168,8 @@ Result<void> SyncLink::handle(Now now, const wire::Up& message) {
     if (!peer_software_.empty()) return Error(std::errc::protocol_error, "a second Hello");
     peer_software_ = hello->software;
     last_state_ = "connected: " + hello->software;
+    episodes_wanted_ = hello->wants_episodes;
+    if (!episodes_wanted_) episodes_.clear();
     callbacks_.changed(true, "");
     callbacks_.log(false, "flash-sync " + last_state_ + ", pid " + std::to_string(hello->pid));
     return {};
@@ -172,10 +178,32 @@ Result<void> SyncLink::handle(Now now, const wire::Up& message) {
   if (const auto* reading = std::get_if<wire::Reading>(&message)) {
     ++counters_.readings;
     if (!callbacks_.reading(now, *reading)) ++counters_.unknown_readings;
+  } else if (const auto* done = std::get_if<wire::EpisodesStored>(&message)) {
+    return stored(done->number);
   } else {
     answer_metrics();
   }
   return {};
+}
+
+Result<void> SyncLink::stored(std::uint64_t number) {
+  while (!episodes_.empty() && episodes_.front().number <= number) {
+    if (episodes_said_ == 0) return Error(std::errc::protocol_error, "stored an episode that was not said");
+    episodes_.pop_front();
+    --episodes_said_;
+    ++counters_.episodes;
+  }
+  return {};
+}
+
+void SyncLink::episode_ended(link::Episode episode) {
+  if (!episodes_wanted_) return;
+  if (episodes_.size() >= bounds_.episodes) {
+    episodes_.pop_front();
+    if (episodes_said_ > 0) --episodes_said_;
+    ++counters_.episodes_dropped;
+  }
+  episodes_.push_back({++last_episode_, std::move(episode)});
 }
 
 void SyncLink::answer_metrics() {
@@ -194,13 +222,18 @@ Result<link::SendStatus> SyncLink::say_next() {
   using link::SendStatus;
   if (hello_due_) {
     FLASH_TRY(const SendStatus status,
-              connection_.send(wire::encode(wire::Down(wire::HelloDown{plain(software_)}))));
+              connection_.send(wire::encode(wire::Down(wire::HelloDown{plain(software_), epoch_}))));
     hello_due_ = status != SendStatus::Sent;
     return status;
   }
   if (scrapes_due_) {
     FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Down(wire::Scrapes{scrapes_}))));
     scrapes_due_ = status != SendStatus::Sent;
+    return status;
+  }
+  if (metrics_.empty()) {
+    FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Down(episodes_[episodes_said_]))));
+    if (status == SendStatus::Sent) ++episodes_said_;
     return status;
   }
   FLASH_TRY(const SendStatus status, connection_.send(metrics_.front()));

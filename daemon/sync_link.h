@@ -4,6 +4,7 @@
 // sockets. Thread rule: one thread. No clock: every call that needs one takes Now.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -35,6 +36,7 @@ struct SyncBounds {
   Duration hello_timeout = std::chrono::seconds(10);
   Duration error_backoff = std::chrono::seconds(2), flood_backoff = std::chrono::seconds(60);
   int receive_batch = 32, send_batch = 16;  // messages per process() or tick()
+  std::size_t episodes = 2048;              // that wait for being stored; some hundred bytes each
 };
 
 struct SyncCounters {
@@ -42,6 +44,8 @@ struct SyncCounters {
   std::uint64_t refused_peers = 0;  // wrong user, one too many, back-off
   std::uint64_t readings = 0;
   std::uint64_t unknown_readings = 0;  // of a rule without a page: it has not seen the newest list yet
+  std::uint64_t episodes = 0;          // that flash-sync has stored
+  std::uint64_t episodes_dropped = 0;  // it was away or late for too long: the oldest went
   std::uint64_t metrics_sent = 0;      // times that flashd's metrics were handed over whole
   std::uint64_t protocol_errors = 0;   // each closed the connection, as did
   std::uint64_t flood_closes = 0;
@@ -60,7 +64,9 @@ struct SyncCallbacks {
 class SyncLink {
  public:
   /// Not listening yet: the first tick() does that, and again later where it fails.
-  SyncLink(SyncOptions options, std::string software, SyncCallbacks callbacks, SyncBounds bounds = {});
+  /// `epoch`: another one per start of flashd.
+  SyncLink(SyncOptions options, std::string software, std::uint64_t epoch, SyncCallbacks callbacks,
+           SyncBounds bounds = {});
   ~SyncLink();
   SyncLink(const SyncLink&) = delete;
   SyncLink& operator=(const SyncLink&) = delete;
@@ -74,6 +80,9 @@ class SyncLink {
 
   /// What is to be scraped from now on. REQUIRES: validate() accepts it.
   void set_scrapes(std::vector<link::sync::Scrape> scrapes);
+  /// An episode has ended. Kept until flash-sync has stored it, if one was there that wants them.
+  /// REQUIRES: validate() accepts it.
+  void episode_ended(link::Episode episode);
   /// After a reload.
   void reconfigure(Now now, SyncOptions options);
 
@@ -90,7 +99,13 @@ class SyncLink {
   void read(Now now);
   Result<void> handle(Now now, const link::sync::Up& message);
   void answer_metrics();
-  bool anything_to_say() const { return hello_due_ || scrapes_due_ || !metrics_.empty(); }
+  bool episode_due() const {
+    return episodes_wanted_ && episodes_said_ < std::min(episodes_.size(), link::sync::kEpisodeWindow);
+  }
+  bool anything_to_say() const {
+    return hello_due_ || scrapes_due_ || !metrics_.empty() || (!peer_software_.empty() && episode_due());
+  }
+  Result<void> stored(std::uint64_t number);
   Result<link::SendStatus> say_next();
   void flush();
   void rearm();
@@ -115,6 +130,11 @@ class SyncLink {
   std::vector<link::sync::Scrape> scrapes_;
   bool hello_due_ = false, scrapes_due_ = false;
   std::deque<std::string> metrics_;  // messages that wait; empty: flash-sync has them all
+  // Of those that flash-sync has not stored yet: [0, episodes_said_) were said over this connection.
+  std::deque<link::sync::EpisodeEnd> episodes_;
+  std::size_t episodes_said_ = 0;
+  bool episodes_wanted_ = false;  // by the last flash-sync that said Hello
+  std::uint64_t last_episode_ = 0, epoch_ = 0;
   SyncCounters counters_;
 };
 

@@ -1,25 +1,28 @@
-// Purpose: what must hold of bytes that come over a socket, for the fuzzers of both sockets. Ownership: none.
-// Thread rule: none needed.
+// Purpose: what must hold of bytes that come over a socket or the network, for the fuzzers of all of them.
+// Ownership: none. Thread rule: none needed.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "core/result.h"
 #include "fuzz/require.h"
 
 namespace flash::link {
+
+/// One printable line of a log.
+inline void check_error(const Error& error) {
+  for (unsigned char c : error.message()) FUZZ_REQUIRE(c >= 0x20 && c != 0x7f);
+  FUZZ_REQUIRE(error.message().size() < 1024);
+}
 
 /// An error of one printable line, or a message within the bounds that says the same when it is written and
 /// read again.
 template <class Decode>
 void check_message(std::string_view bytes, Decode decode) {
   const auto message = decode(bytes);
-  if (!message) {
-    for (unsigned char c : message.error().message()) FUZZ_REQUIRE(c >= 0x20 && c != 0x7f);
-    FUZZ_REQUIRE(message.error().message().size() < 1024);
-    return;
-  }
+  if (!message) return check_error(message.error());
   FUZZ_REQUIRE(validate(*message));
   const auto written = encode(*message);
   const auto again = decode(written);

@@ -1,29 +1,32 @@
 #include "learner/trajectory_store.h"
 
-#include <sqlite3.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
+#include <map>
+#include <set>
+
+#include "link/sqlite.h"
 
 namespace flash {
+
+using link::sqlite::Query;
+
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "arrays are stored as little-endian float32");
 
-constexpr int kApplicationId = 0x464c5348;  // "FLSH": a database of somebody else is not ours to write to
-constexpr int kSchemaVersion = 1;
 constexpr std::size_t kEpisodesPerRetention = 32;  // one call's share: the socket waits meanwhile
 constexpr int kVacuumPages = 4096;
 constexpr double kMib = 1024.0 * 1024.0;
 constexpr double kDayUs = 86400e6;
 
-constexpr int kTables = 4;
-constexpr const char* kSchema = R"sql(
+constexpr link::sqlite::Schema kSchema{.what = "trajectory store",
+                                       .program = "flash-learner",
+                                       .application_id = 0x464c5348,  // "FLSH"
+                                       .version = 1,
+                                       .sql = R"sql(
 CREATE TABLE agents(
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, task TEXT NOT NULL, application TEXT NOT NULL,
   state_dim INTEGER NOT NULL, action_dim INTEGER NOT NULL, runs INTEGER NOT NULL DEFAULT 0) STRICT;
@@ -42,7 +45,8 @@ CREATE TABLE steps(
   time_us INTEGER NOT NULL, step INTEGER NOT NULL, stage INTEGER NOT NULL, controller INTEGER NOT NULL,
   flags INTEGER NOT NULL, reward REAL NOT NULL, state BLOB NOT NULL, action BLOB NOT NULL, fallback BLOB NOT NULL,
   PRIMARY KEY(run, seq)) STRICT, WITHOUT ROWID;
-)sql";
+)sql",
+                                       .tables = 4};
 
 // steps.flags
 enum : std::int64_t {
@@ -62,122 +66,6 @@ std::int64_t flags_of(const link::Step& s) {
   if (s.reward_given && s.reward_trusted) flags |= kRewardTrusted;
   return flags;
 }
-
-Error sqlite_error(sqlite3* db, int rc, std::string_view what) {
-  std::string message = "trajectory store: " + std::string(what) + ": ";
-  message += db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
-  const int system = db ? sqlite3_system_errno(db) : 0;
-  std::errc code = std::errc::io_error;
-  switch (rc & 0xff) {
-    case SQLITE_FULL:
-      code = std::errc::no_space_on_device;
-      break;
-    case SQLITE_IOERR:
-    case SQLITE_CANTOPEN:
-      if (system == ENOSPC || system == EDQUOT)
-        code = std::errc::no_space_on_device;
-      else if (system == EACCES || system == EROFS || system == EPERM)
-        code = std::errc::permission_denied;
-      if (system) message += std::string(" (") + std::strerror(system) + ")";
-      break;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-    case SQLITE_ERROR:  // our SQL fits our schema: somebody changed the file under us
-    case SQLITE_SCHEMA:
-      code = std::errc::bad_message;
-      break;
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-      code = std::errc::permission_denied;
-      break;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      code = std::errc::device_or_resource_busy;
-      break;
-    case SQLITE_CONSTRAINT:
-    case SQLITE_MISMATCH:
-      // The schema and this file agree on what is possible; a row that breaks a rule was not written by us.
-      code = std::errc::bad_message;
-      break;
-    default:
-      break;
-  }
-  return Error(code, std::move(message));
-}
-
-Error damaged(std::string_view what) {
-  return Error(std::errc::bad_message, "trajectory store: " + std::string(what));
-}
-
-/// A prepared statement in use; resets it when it goes.
-class Query {
- public:
-  Query(sqlite3* db, sqlite3_stmt* statement) : db_(db), statement_(statement) {}
-  Query(const Query&) = delete;
-  Query& operator=(const Query&) = delete;
-  Query(Query&& other) noexcept
-      : db_(other.db_), statement_(std::exchange(other.statement_, nullptr)), next_(other.next_) {}
-  Query& operator=(Query&&) = delete;
-  ~Query() {
-    if (!statement_) return;
-    sqlite3_reset(statement_);
-    sqlite3_clear_bindings(statement_);
-  }
-
-  Query& bind(std::int64_t v) {
-    sqlite3_bind_int64(statement_, next_++, v);
-    return *this;
-  }
-  Query& bind(double v) {
-    sqlite3_bind_double(statement_, next_++, v);
-    return *this;
-  }
-  // The text or array outlives the query: not copied.
-  Query& bind(std::string_view v) {
-    sqlite3_bind_text64(statement_, next_++, v.data() ? v.data() : "", v.size(), SQLITE_STATIC, SQLITE_UTF8);
-    return *this;
-  }
-  Query& bind(const std::vector<float>& v) {
-    if (v.empty())
-      sqlite3_bind_zeroblob(statement_, next_++, 0);
-    else
-      sqlite3_bind_blob64(statement_, next_++, v.data(), v.size() * sizeof(float), SQLITE_STATIC);
-    return *this;
-  }
-  Query& count(std::size_t v) { return bind(static_cast<std::int64_t>(std::min<std::size_t>(v, INT64_MAX))); }
-
-  /// true: a row is there.
-  Result<bool> row() {
-    const int rc = sqlite3_step(statement_);
-    if (rc == SQLITE_ROW) return true;
-    if (rc == SQLITE_DONE) return false;
-    return sqlite_error(db_, sqlite3_extended_errcode(db_), sqlite3_sql(statement_));
-  }
-  Result<void> run() {
-    FLASH_TRY(bool more, row());
-    (void)more;
-    return {};
-  }
-
-  std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
-  double real(int column) const { return sqlite3_column_double(statement_, column); }
-  std::string text(int column) const {
-    const auto* p = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-    return p ? std::string(p, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))) : "";
-  }
-  std::vector<float> floats(int column) const {
-    const void* p = sqlite3_column_blob(statement_, column);
-    const auto bytes = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
-    std::vector<float> v(bytes / sizeof(float));
-    if (p && !v.empty()) std::memcpy(v.data(), p, v.size() * sizeof(float));
-    return v;
-  }
-
- private:
-  sqlite3* db_;
-  sqlite3_stmt* statement_;
-  int next_ = 1;
-};
 
 Stage stage_of(std::int64_t v) {
   return v >= 0 && v <= static_cast<std::int64_t>(Stage::Serving) ? static_cast<Stage>(v)
@@ -266,157 +154,23 @@ struct TrajectoryStore::Impl {
     std::uint64_t number = 0;
   };
 
-  std::string path;
-  sqlite3* db = nullptr;
-  std::map<std::string, sqlite3_stmt*, std::less<>> statements;
+  link::sqlite::Database db{kSchema};
   std::map<RunId, Cursor> cursors;
   std::uint64_t conflicts = 0;
 
-  ~Impl() { close(); }
-
-  void close() {
-    for (auto& [sql, statement] : statements) sqlite3_finalize(statement);
-    statements.clear();
-    cursors.clear();
-    sqlite3_close(db);
-    db = nullptr;
-  }
-
-  Result<Query> query(std::string_view sql) {
-    auto found = statements.find(sql);
-    if (found == statements.end()) {
-      sqlite3_stmt* statement = nullptr;
-      const int rc = sqlite3_prepare_v3(db, sql.data(), static_cast<int>(sql.size()),
-                                        SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
-      if (rc != SQLITE_OK) {
-        return sqlite_error(db, sqlite3_extended_errcode(db), "prepare");
-      }
-      found = statements.emplace(std::string(sql), statement).first;
-    }
-    return Query(db, found->second);
-  }
-
-  Result<void> exec(const char* sql) {
-    char* text = nullptr;
-    const int rc = sqlite3_exec(db, sql, nullptr, nullptr, &text);
-    sqlite3_free(text);
-    if (rc != SQLITE_OK) return sqlite_error(db, sqlite3_extended_errcode(db), sql);
-    return {};
-  }
-
-  Result<std::int64_t> number(std::string_view sql) {
-    FLASH_TRY(Query q, query(sql));
-    FLASH_TRY(bool there, q.row());
-    return there ? q.integer(0) : 0;
-  }
-
-  void roll_back() {
-    cursors.clear();
-    if (!sqlite3_get_autocommit(db)) sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
-  }
-
-  /// Runs `body` as one transaction; undone as a whole when it or the commit fails.
-  template <class Body>
-  Result<void> transaction(Body body) {
-    FLASH_CHECK(exec("BEGIN IMMEDIATE"));
-    Result<void> done = body();
-    if (done) done = exec("COMMIT");
-    if (!done) roll_back();
+  Result<void> transaction(const std::function<Result<void>()>& body) {
+    Result<void> done = db.transaction(body);
+    if (!done) cursors.clear();
     return done;
   }
 
-  Result<void> open_file();
-  Result<void> open_or_replace(std::string* note);
-  Result<std::string> move_aside();
   Result<Cursor*> cursor(RunId run);
   Result<bool> add(RunId run, const link::Step& step);
   Result<std::int64_t> agent_id(std::string_view key);
 };
 
-Result<void> TrajectoryStore::Impl::open_file() {
-  const int rc = sqlite3_open_v2(path.c_str(), &db,
-                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  if (rc != SQLITE_OK) return sqlite_error(db, db ? sqlite3_extended_errcode(db) : rc, "open " + path);
-  sqlite3_extended_result_codes(db, 1);
-  sqlite3_busy_timeout(db, 2000);
-  // The file may be anybody's until it is known: its schema runs nothing.
-  for (int option : {SQLITE_DBCONFIG_DEFENSIVE}) sqlite3_db_config(db, option, 1, static_cast<int*>(nullptr));
-  for (int option :
-       {SQLITE_DBCONFIG_TRUSTED_SCHEMA, SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW})
-    sqlite3_db_config(db, option, 0, static_cast<int*>(nullptr));
-  FLASH_CHECK(exec(
-      "PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA cache_size=-2048; PRAGMA temp_store=MEMORY;"));
-
-  FLASH_TRY(std::int64_t tables, number("SELECT count(*) FROM sqlite_schema"));
-  FLASH_TRY(std::int64_t application, number("PRAGMA application_id"));
-  FLASH_TRY(std::int64_t version, number("PRAGMA user_version"));
-  const bool fresh = tables == 0 && application == 0 && version == 0;
-  if (!fresh) {
-    if (application != kApplicationId) return damaged("this is a database of another program");
-    if (version > kSchemaVersion)
-      return Error(std::errc::protocol_not_supported,
-                   path + " has schema " + std::to_string(version) + ", this flash-learner knows " +
-                       std::to_string(kSchemaVersion) +
-                       ": a newer one wrote it; install that, or move the file away");
-    if (version < 1) return damaged("schema " + std::to_string(version) + " never existed");
-  }
-  if (fresh) FLASH_CHECK(exec("PRAGMA auto_vacuum=INCREMENTAL"));
-  FLASH_CHECK(
-      exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=OFF;"
-           "PRAGMA wal_autocheckpoint=2000; PRAGMA journal_size_limit=16777216;"));
-  if (fresh) {
-    const std::string sql = std::string(kSchema) + "PRAGMA application_id=" + std::to_string(kApplicationId) +
-                            "; PRAGMA user_version=" + std::to_string(kSchemaVersion) + ";";
-    return transaction([&] { return exec(sql.c_str()); });
-  }
-  {
-    // Exactly our tables, word for word: their constraints are what later code relies on.
-    FLASH_TRY(
-        Query q,
-        query("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'sqlite_sequence'"));
-    int ours = 0;
-    while (true) {
-      FLASH_TRY(bool there, q.row());
-      if (!there) break;
-      if (std::string_view(kSchema).find(q.text(1) + ";") == std::string_view::npos)
-        return damaged("'" + q.text(0) + "' is not as this schema has it");
-      ++ours;
-    }
-    if (ours != kTables) return damaged("a table is missing");
-  }
-  FLASH_TRY(Query check, query("PRAGMA quick_check(1)"));
-  FLASH_TRY(bool said, check.row());
-  if (!said || check.text(0) != "ok") return damaged("quick_check: " + (said ? check.text(0) : "no answer"));
-  return {};
-}
-
-Result<std::string> TrajectoryStore::Impl::move_aside() {
-  // What is in the WAL stays in the WAL, for whoever wants to save something.
-  if (db) sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, static_cast<int*>(nullptr));
-  close();
-  std::string aside;
-  for (int n = 1;; ++n) {
-    aside = path + ".damaged-" + std::to_string(n);
-    if (access(aside.c_str(), F_OK) != 0) break;
-  }
-  if (rename(path.c_str(), aside.c_str()) != 0) return Error::from_errno(errno, "rename " + path);
-  for (const char* part : {"-wal", "-shm"}) {
-    if (rename((path + part).c_str(), (aside + part).c_str()) != 0 && errno != ENOENT)
-      return Error::from_errno(errno, "rename " + path + part);
-  }
-  return aside;
-}
-
-Result<void> TrajectoryStore::Impl::open_or_replace(std::string* note) {
-  Result<void> opened = open_file();
-  if (opened || !opened.error().is(std::errc::bad_message)) return opened;
-  FLASH_TRY(std::string aside, move_aside());
-  if (note) *note = opened.error().message() + "; moved to " + aside + ", a new one was begun";
-  return open_file();
-}
-
 Result<std::int64_t> TrajectoryStore::Impl::agent_id(std::string_view key) {
-  FLASH_TRY(Query q, query("SELECT id FROM agents WHERE key = ?"));
+  FLASH_TRY(Query q, db.query("SELECT id FROM agents WHERE key = ?"));
   q.bind(key);
   FLASH_TRY(bool there, q.row());
   return there ? q.integer(0) : 0;
@@ -427,13 +181,13 @@ Result<TrajectoryStore::Impl::Cursor*> TrajectoryStore::Impl::cursor(RunId run) 
   if (found != cursors.end()) return &found->second;
   Cursor c;
   {
-    FLASH_TRY(Query q, query("SELECT last_seq FROM runs WHERE id = ?"));
+    FLASH_TRY(Query q, db.query("SELECT last_seq FROM runs WHERE id = ?"));
     q.bind(run);
     FLASH_TRY(bool there, q.row());
     if (!there) return Error(std::errc::invalid_argument, "no run " + std::to_string(run));
     c.last_seq = static_cast<std::uint64_t>(q.integer(0));
   }
-  FLASH_TRY(Query q, query("SELECT id, number FROM episodes WHERE run = ? ORDER BY id DESC LIMIT 1"));
+  FLASH_TRY(Query q, db.query("SELECT id, number FROM episodes WHERE run = ? ORDER BY id DESC LIMIT 1"));
   q.bind(run);
   FLASH_TRY(bool there, q.row());
   if (there) {
@@ -448,7 +202,7 @@ Result<bool> TrajectoryStore::Impl::add(RunId run, const link::Step& step) {
     return Error(std::errc::invalid_argument, "seq " + std::to_string(step.seq) + " is out of range");
   FLASH_TRY(Cursor * at, cursor(run));
   if (step.seq <= at->last_seq) {
-    FLASH_TRY(Query q, query("SELECT time_us FROM steps WHERE run = ? AND seq = ?"));
+    FLASH_TRY(Query q, db.query("SELECT time_us FROM steps WHERE run = ? AND seq = ?"));
     q.bind(run).bind(static_cast<std::int64_t>(step.seq));
     FLASH_TRY(bool there, q.row());
     if (there && q.integer(0) != step.time_us) ++conflicts;
@@ -456,8 +210,8 @@ Result<bool> TrajectoryStore::Impl::add(RunId run, const link::Step& step) {
   }
   // What this step's reward judges is the action of the step before, in whose episode it counts.
   if (step.reward_given && step.reward_trusted && at->episode != 0 && step.seq == at->last_seq + 1) {
-    FLASH_TRY(Query q, query("UPDATE episodes SET rewards = rewards + 1, reward_sum = reward_sum + ?1, "
-                             "reward_squares = reward_squares + ?1 * ?1 WHERE id = ?2"));
+    FLASH_TRY(Query q, db.query("UPDATE episodes SET rewards = rewards + 1, reward_sum = reward_sum + ?1, "
+                                "reward_squares = reward_squares + ?1 * ?1 WHERE id = ?2"));
     FLASH_CHECK(q.bind(static_cast<double>(step.reward)).bind(at->episode).run());
   }
   const auto seq = static_cast<std::int64_t>(step.seq);
@@ -466,36 +220,37 @@ Result<bool> TrajectoryStore::Impl::add(RunId run, const link::Step& step) {
   const std::int64_t complete = step.end_of_episode ? 1 : 0;
   if (at->episode != 0 && at->number == step.episode) {
     FLASH_TRY(Query q,
-              query("UPDATE episodes SET last_seq = ?, steps = steps + 1, stage = ?, "
-                    "initial = max(initial, ?), complete = max(complete, ?), ended_us = ? WHERE id = ?"));
+              db.query("UPDATE episodes SET last_seq = ?, steps = steps + 1, stage = ?, "
+                       "initial = max(initial, ?), complete = max(complete, ?), ended_us = ? WHERE id = ?"));
     FLASH_CHECK(
         q.bind(seq).bind(stage).bind(initial).bind(complete).bind(step.time_us).bind(at->episode).run());
   } else {
     FLASH_TRY(Query q,
-              query("INSERT INTO episodes(run, number, first_seq, last_seq, steps, stage, initial, "
-                    "complete, begun_us, ended_us) VALUES(?, ?, ?, ?, 1, ?, ?, ?, ?, ?) "
-                    "ON CONFLICT(run, number) DO UPDATE SET last_seq = excluded.last_seq, "
-                    "steps = steps + 1, stage = excluded.stage, initial = max(initial, excluded.initial), "
-                    "complete = max(complete, excluded.complete), ended_us = excluded.ended_us "
-                    "RETURNING id"));
+              db.query("INSERT INTO episodes(run, number, first_seq, last_seq, steps, stage, initial, "
+                       "complete, begun_us, ended_us) VALUES(?, ?, ?, ?, 1, ?, ?, ?, ?, ?) "
+                       "ON CONFLICT(run, number) DO UPDATE SET last_seq = excluded.last_seq, "
+                       "steps = steps + 1, stage = excluded.stage, initial = max(initial, excluded.initial), "
+                       "complete = max(complete, excluded.complete), ended_us = excluded.ended_us "
+                       "RETURNING id"));
     q.bind(run).bind(static_cast<std::int64_t>(step.episode)).bind(seq).bind(seq);
     q.bind(stage).bind(initial).bind(complete).bind(step.time_us).bind(step.time_us);
     FLASH_TRY(bool there, q.row());
-    if (!there) return damaged("an episode could not be made");
+    if (!there) return db.damaged("an episode could not be made");
     at->episode = q.integer(0);
     at->number = step.episode;
     FLASH_CHECK(q.run());
   }
   {
-    FLASH_TRY(Query q,
-              query("INSERT INTO steps(run, seq, episode, time_us, step, stage, controller, flags, reward, "
-                    "state, action, fallback) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+    FLASH_TRY(
+        Query q,
+        db.query("INSERT INTO steps(run, seq, episode, time_us, step, stage, controller, flags, reward, "
+                 "state, action, fallback) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
     q.bind(run).bind(seq).bind(at->episode).bind(step.time_us).bind(static_cast<std::int64_t>(step.step));
     q.bind(stage).bind(static_cast<std::int64_t>(step.controller)).bind(flags_of(step));
     q.bind(static_cast<double>(step.reward)).bind(step.state).bind(step.action).bind(step.fallback);
     FLASH_CHECK(q.run());
   }
-  FLASH_TRY(Query q, query("UPDATE runs SET last_seq = ? WHERE id = ?"));
+  FLASH_TRY(Query q, db.query("UPDATE runs SET last_seq = ? WHERE id = ?"));
   FLASH_CHECK(q.bind(seq).bind(run).run());
   at->last_seq = step.seq;
   return true;
@@ -508,15 +263,13 @@ TrajectoryStore::~TrajectoryStore() = default;
 
 Result<TrajectoryStore> TrajectoryStore::open(const std::string& path, std::string* note) {
   auto impl = std::make_unique<Impl>();
-  impl->path = path;
-  FLASH_CHECK(impl->open_or_replace(note));
+  FLASH_CHECK(impl->db.open(path, note));
   return TrajectoryStore(std::move(impl));
 }
 
 Result<void> TrajectoryStore::replace_damaged(const std::string& reason, std::string* note) {
-  FLASH_TRY(std::string aside, impl_->move_aside());
-  if (note) *note = reason + "; moved to " + aside + ", a new one was begun";
-  return impl_->open_file();
+  impl_->cursors.clear();
+  return impl_->db.replace(reason, note);
 }
 
 Result<StoredRun> TrajectoryStore::begin_run(const link::Announce& agent, std::uint64_t epoch) {
@@ -525,21 +278,21 @@ Result<StoredRun> TrajectoryStore::begin_run(const link::Announce& agent, std::u
     std::int64_t id = 0;
     {
       FLASH_TRY(Query q,
-                impl_->query(
+                impl_->db.query(
                     "INSERT INTO agents(key, task, application, state_dim, action_dim) VALUES(?, ?, ?, ?, ?) "
                     "ON CONFLICT(key) DO UPDATE SET application = excluded.application, "
                     "state_dim = excluded.state_dim, action_dim = excluded.action_dim RETURNING id"));
       q.bind(agent.key).bind(to_string(agent.task)).bind(agent.application);
       q.bind(std::int64_t{agent.state_dim}).bind(std::int64_t{agent.action_dim});
       FLASH_TRY(bool there, q.row());
-      if (!there) return damaged("an agent could not be made");
+      if (!there) return impl_->db.damaged("an agent could not be made");
       id = q.integer(0);
       FLASH_CHECK(q.run());
     }
     const auto signed_epoch = static_cast<std::int64_t>(epoch);
     {
       FLASH_TRY(Query q,
-                impl_->query("SELECT id, last_seq FROM runs WHERE agent = ? AND epoch = ? AND name = ?"));
+                impl_->db.query("SELECT id, last_seq FROM runs WHERE agent = ? AND epoch = ? AND name = ?"));
       q.bind(id).bind(signed_epoch).bind(agent.agent);
       FLASH_TRY(bool there, q.row());
       if (there) {
@@ -549,14 +302,14 @@ Result<StoredRun> TrajectoryStore::begin_run(const link::Announce& agent, std::u
       }
     }
     {
-      FLASH_TRY(Query q, impl_->query("UPDATE agents SET runs = runs + 1 WHERE id = ?"));
+      FLASH_TRY(Query q, impl_->db.query("UPDATE agents SET runs = runs + 1 WHERE id = ?"));
       FLASH_CHECK(q.bind(id).run());
     }
-    FLASH_TRY(Query q, impl_->query("INSERT INTO runs(agent, epoch, name, ordinal) "
-                                    "SELECT id, ?, ?, runs FROM agents WHERE id = ? RETURNING id"));
+    FLASH_TRY(Query q, impl_->db.query("INSERT INTO runs(agent, epoch, name, ordinal) "
+                                       "SELECT id, ?, ?, runs FROM agents WHERE id = ? RETURNING id"));
     q.bind(signed_epoch).bind(agent.agent).bind(id);
     FLASH_TRY(bool there, q.row());
-    if (!there) return damaged("a run could not be made");
+    if (!there) return impl_->db.damaged("a run could not be made");
     out.id = q.integer(0);
     return q.run();
   }));
@@ -606,11 +359,11 @@ Result<RetentionReport> TrajectoryStore::retain(double max_mib, double max_days,
   {
     std::set<std::int64_t> current;
     for (const auto& [run, at] : impl_->cursors) current.insert(at.episode);
-    FLASH_TRY(std::int64_t steps, impl_->number("SELECT total(steps) FROM episodes"));
+    FLASH_TRY(std::int64_t steps, impl_->db.number("SELECT total(steps) FROM episodes"));
     const double step_bytes =
         static_cast<double>(used) / static_cast<double>(std::max<std::int64_t>(1, steps));
-    FLASH_TRY(Query q,
-              impl_->query("SELECT id, run, first_seq, last_seq, steps, ended_us FROM episodes ORDER BY id"));
+    FLASH_TRY(Query q, impl_->db.query(
+                           "SELECT id, run, first_seq, last_seq, steps, ended_us FROM episodes ORDER BY id"));
     while (true) {
       FLASH_TRY(bool there, q.row());
       if (!there) break;
@@ -630,10 +383,10 @@ Result<RetentionReport> TrajectoryStore::retain(double max_mib, double max_days,
   FLASH_CHECK(impl_->transaction([&]() -> Result<void> {
     for (const Old& e : doomed) {
       FLASH_TRY(Query q,
-                impl_->query("DELETE FROM steps WHERE run = ? AND seq BETWEEN ? AND ? AND episode = ?"));
+                impl_->db.query("DELETE FROM steps WHERE run = ? AND seq BETWEEN ? AND ? AND episode = ?"));
       FLASH_CHECK(q.bind(e.run).bind(e.first).bind(e.last).bind(e.id).run());
-      report.steps += static_cast<std::uint64_t>(sqlite3_changes(impl_->db));
-      FLASH_TRY(Query d, impl_->query("DELETE FROM episodes WHERE id = ?"));
+      report.steps += impl_->db.changes();
+      FLASH_TRY(Query d, impl_->db.query("DELETE FROM episodes WHERE id = ?"));
       FLASH_CHECK(d.bind(e.id).run());
       ++report.episodes;
     }
@@ -641,8 +394,8 @@ Result<RetentionReport> TrajectoryStore::retain(double max_mib, double max_days,
     // its last_seq: what was dropped is not stored again. An agent's ordinals are counted in its own row.
     std::vector<std::int64_t> empty;
     {
-      FLASH_TRY(Query q, impl_->query("SELECT id FROM runs WHERE NOT EXISTS "
-                                      "(SELECT 1 FROM episodes WHERE run = runs.id)"));
+      FLASH_TRY(Query q, impl_->db.query("SELECT id FROM runs WHERE NOT EXISTS "
+                                         "(SELECT 1 FROM episodes WHERE run = runs.id)"));
       while (true) {
         FLASH_TRY(bool there, q.row());
         if (!there) break;
@@ -650,14 +403,14 @@ Result<RetentionReport> TrajectoryStore::retain(double max_mib, double max_days,
       }
     }
     for (std::int64_t id : empty) {
-      FLASH_TRY(Query q, impl_->query("DELETE FROM runs WHERE id = ?"));
+      FLASH_TRY(Query q, impl_->db.query("DELETE FROM runs WHERE id = ?"));
       FLASH_CHECK(q.bind(id).run());
     }
     FLASH_TRY(
         Query q,
-        impl_->query("DELETE FROM agents WHERE NOT EXISTS (SELECT 1 FROM runs WHERE agent = agents.id)"));
+        impl_->db.query("DELETE FROM agents WHERE NOT EXISTS (SELECT 1 FROM runs WHERE agent = agents.id)"));
     FLASH_CHECK(q.run());
-    report.agents = static_cast<std::uint64_t>(sqlite3_changes(impl_->db));
+    report.agents = impl_->db.changes();
     return {};
   }));
   char text[96];
@@ -668,30 +421,27 @@ Result<RetentionReport> TrajectoryStore::retain(double max_mib, double max_days,
     std::snprintf(text, sizeof text, "age: older than %g days", max_days);
   report.reason = text;
   const std::string vacuum = "PRAGMA incremental_vacuum(" + std::to_string(kVacuumPages) + ")";
-  FLASH_CHECK(impl_->exec(vacuum.c_str()));
+  FLASH_CHECK(impl_->db.exec(vacuum.c_str()));
   return report;
 }
 
 Result<void> TrajectoryStore::checkpoint() {
-  const int rc = sqlite3_wal_checkpoint_v2(impl_->db, nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
-  if (rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY)
-    return sqlite_error(impl_->db, sqlite3_extended_errcode(impl_->db), "checkpoint");
-  return {};
+  return impl_->db.checkpoint();
 }
 
 Result<std::uint64_t> TrajectoryStore::last_seq(std::string_view key, std::uint64_t epoch,
                                                 std::string_view name) const {
-  FLASH_TRY(Query q, impl_->query("SELECT r.last_seq FROM agents a JOIN runs r ON r.agent = a.id "
-                                  "WHERE a.key = ? AND r.epoch = ? AND r.name = ?"));
+  FLASH_TRY(Query q, impl_->db.query("SELECT r.last_seq FROM agents a JOIN runs r ON r.agent = a.id "
+                                     "WHERE a.key = ? AND r.epoch = ? AND r.name = ?"));
   q.bind(key).bind(static_cast<std::int64_t>(epoch)).bind(name);
   FLASH_TRY(bool there, q.row());
   return there ? static_cast<std::uint64_t>(q.integer(0)) : std::uint64_t{0};
 }
 
 Result<std::optional<link::Step>> TrajectoryStore::last_step(RunId run) const {
-  FLASH_TRY(Query q, impl_->query(std::string("SELECT ") + kStepColumns +
-                                  " FROM steps s JOIN episodes e ON e.id = s.episode WHERE s.run = ? "
-                                  "ORDER BY s.seq DESC LIMIT 1"));
+  FLASH_TRY(Query q, impl_->db.query(std::string("SELECT ") + kStepColumns +
+                                     " FROM steps s JOIN episodes e ON e.id = s.episode WHERE s.run = ? "
+                                     "ORDER BY s.seq DESC LIMIT 1"));
   q.bind(run);
   FLASH_TRY(bool there, q.row());
   if (!there) return std::optional<link::Step>{};
@@ -700,8 +450,8 @@ Result<std::optional<link::Step>> TrajectoryStore::last_step(RunId run) const {
 
 Result<std::vector<double>> TrajectoryStore::recent_rewards(std::string_view key, std::size_t n) const {
   FLASH_TRY(std::int64_t agent, impl_->agent_id(key));
-  FLASH_TRY(Query q,
-            impl_->query("SELECT s.reward FROM runs r JOIN steps s ON s.run = r.id "
+  FLASH_TRY(Query q, impl_->db.query(
+                         "SELECT s.reward FROM runs r JOIN steps s ON s.run = r.id "
                          "WHERE r.agent = ? AND s.flags & 16 ORDER BY r.ordinal DESC, s.seq DESC LIMIT ?"));
   q.bind(agent).count(n);
   std::vector<double> out;
@@ -719,7 +469,7 @@ Result<std::vector<Transition>> TrajectoryStore::recent_transitions(std::string_
   // The same conditions as transition_of(), in SQL: an untrusted tail does not use up the n.
   FLASH_TRY(
       Query q,
-      impl_->query(
+      impl_->db.query(
           "SELECT s.controller, s.state, s.action, s.fallback, n.reward, n.state, n.fallback "
           "FROM runs r JOIN steps s ON s.run = r.id JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 "
           "WHERE r.agent = ?1 AND s.flags & 4 AND n.flags & 4 AND n.flags & 16 "
@@ -748,9 +498,9 @@ Result<std::vector<Transition>> TrajectoryStore::recent_transitions(std::string_
 
 Result<std::vector<EpisodeSummary>> TrajectoryStore::episodes(std::string_view key, std::size_t n) const {
   FLASH_TRY(std::int64_t agent, impl_->agent_id(key));
-  FLASH_TRY(Query q, impl_->query(std::string("SELECT ") + kEpisodeColumns +
-                                  " FROM runs r JOIN episodes e ON e.run = r.id WHERE r.agent = ? "
-                                  "ORDER BY r.ordinal DESC, e.first_seq DESC LIMIT ?"));
+  FLASH_TRY(Query q, impl_->db.query(std::string("SELECT ") + kEpisodeColumns +
+                                     " FROM runs r JOIN episodes e ON e.run = r.id WHERE r.agent = ? "
+                                     "ORDER BY r.ordinal DESC, e.first_seq DESC LIMIT ?"));
   q.bind(agent).count(n);
   std::vector<EpisodeSummary> out;
   while (true) {
@@ -781,11 +531,11 @@ Result<TrajectorySelection> TrajectoryStore::select_trajectories(std::string_vie
 
 Result<std::vector<StoredStep>> TrajectoryStore::trajectory(std::int64_t episode) const {
   FLASH_TRY(Query q,
-            impl_->query(std::string("SELECT ") + kStepColumns +
-                         ", r.ordinal, n.reward, n.flags FROM episodes e JOIN runs r ON r.id = e.run "
-                         "JOIN steps s ON s.run = e.run AND s.seq BETWEEN e.first_seq AND e.last_seq AND "
-                         "s.episode = e.id LEFT JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 "
-                         "WHERE e.id = ? ORDER BY s.seq"));
+            impl_->db.query(std::string("SELECT ") + kStepColumns +
+                            ", r.ordinal, n.reward, n.flags FROM episodes e JOIN runs r ON r.id = e.run "
+                            "JOIN steps s ON s.run = e.run AND s.seq BETWEEN e.first_seq AND e.last_seq AND "
+                            "s.episode = e.id LEFT JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 "
+                            "WHERE e.id = ? ORDER BY s.seq"));
   q.bind(episode);
   std::vector<StoredStep> out;
   while (true) {
@@ -801,8 +551,8 @@ Result<std::vector<StoredStep>> TrajectoryStore::trajectory(std::int64_t episode
 
 Result<TrajectoryStore::Counts> TrajectoryStore::counts() const {
   FLASH_TRY(Query q,
-            impl_->query("SELECT (SELECT count(*) FROM agents), (SELECT count(*) FROM runs), count(*), "
-                         "total(steps) FROM episodes"));
+            impl_->db.query("SELECT (SELECT count(*) FROM agents), (SELECT count(*) FROM runs), count(*), "
+                            "total(steps) FROM episodes"));
   FLASH_TRY(bool there, q.row());
   Counts c;
   if (!there) return c;
@@ -814,7 +564,7 @@ Result<TrajectoryStore::Counts> TrajectoryStore::counts() const {
 }
 
 Result<std::vector<std::string>> TrajectoryStore::keys() const {
-  FLASH_TRY(Query q, impl_->query("SELECT key FROM agents"));
+  FLASH_TRY(Query q, impl_->db.query("SELECT key FROM agents"));
   std::vector<std::string> out;
   while (true) {
     FLASH_TRY(bool there, q.row());
@@ -824,16 +574,16 @@ Result<std::vector<std::string>> TrajectoryStore::keys() const {
 }
 
 Result<std::uint64_t> TrajectoryStore::used_bytes() const {
-  FLASH_TRY(std::int64_t pages, impl_->number("PRAGMA page_count"));
-  FLASH_TRY(std::int64_t free, impl_->number("PRAGMA freelist_count"));
-  FLASH_TRY(std::int64_t size, impl_->number("PRAGMA page_size"));
+  FLASH_TRY(std::int64_t pages, impl_->db.number("PRAGMA page_count"));
+  FLASH_TRY(std::int64_t free, impl_->db.number("PRAGMA freelist_count"));
+  FLASH_TRY(std::int64_t size, impl_->db.number("PRAGMA page_size"));
   return static_cast<std::uint64_t>((pages - free) * size);
 }
 
 Result<std::vector<std::string>> TrajectoryStore::verify() const {
   std::vector<std::string> problems;
   {
-    FLASH_TRY(Query q, impl_->query("PRAGMA integrity_check(10)"));
+    FLASH_TRY(Query q, impl_->db.query("PRAGMA integrity_check(10)"));
     while (true) {
       FLASH_TRY(bool there, q.row());
       if (!there) break;
@@ -842,7 +592,7 @@ Result<std::vector<std::string>> TrajectoryStore::verify() const {
   }
   // An episode's numbers against its steps. Its last reward may have gone with the episode after it.
   FLASH_TRY(Query q,
-            impl_->query(
+            impl_->db.query(
                 "SELECT e.id, e.steps, count(s.seq), e.rewards, total(n.flags & 16 <> 0), e.first_seq, "
                 "min(s.seq), e.last_seq, max(s.seq), r.last_seq FROM episodes e JOIN runs r ON r.id = e.run "
                 "LEFT JOIN steps s ON s.run = e.run AND s.episode = e.id "
@@ -858,7 +608,7 @@ Result<std::vector<std::string>> TrajectoryStore::verify() const {
                          " in the steps");
   }
   FLASH_TRY(std::int64_t stray,
-            impl_->number("SELECT count(*) FROM steps WHERE episode NOT IN (SELECT id FROM episodes)"));
+            impl_->db.number("SELECT count(*) FROM steps WHERE episode NOT IN (SELECT id FROM episodes)"));
   if (stray) problems.push_back(std::to_string(stray) + " steps without an episode");
   return problems;
 }

@@ -27,6 +27,9 @@ using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "arrays of floats go over the wire as they lie");
 
+inline constexpr std::array kTasks = {Task::ResourceLimits, Task::CpuFrequency};
+inline constexpr std::array kStages = {Stage::Initialized, Stage::Offline, Stage::Online, Stage::Serving};
+
 Error invalid(const std::string& what);
 /// "steps[3]."
 std::string at(std::string_view list, std::size_t i);
@@ -54,8 +57,8 @@ class Check {
     if (n > high)
       fail(field, std::to_string(n) + " " + std::string(unit) + ", at most " + std::to_string(high));
   }
-  void numbers(std::string_view field, const std::vector<float>& values) {
-    count(field, values.size(), 0, kMaxDim, "numbers");
+  void numbers(std::string_view field, const std::vector<float>& values, std::size_t most = kMaxDim) {
+    count(field, values.size(), 0, most, "numbers");
     for (std::size_t i = 0; i < values.size(); ++i)
       if (!std::isfinite(values[i])) fail(field, "number " + std::to_string(i) + " is not finite");
   }

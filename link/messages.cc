@@ -323,7 +323,7 @@ Result<void> read(const json& j, Announce& m) {
   Fields f = fields_of(j);
   f.get("agent", m.agent);
   f.get("key", m.key);
-  f.get_enum("task", m.task, std::array{Task::ResourceLimits, Task::CpuFrequency}, "a task");
+  f.get_enum("task", m.task, cbor::kTasks, "a task");
   f.get("application", m.application);
   f.get("rule", m.rule);
   f.get("state_dim", m.state_dim);
@@ -355,8 +355,7 @@ Result<void> read(const json& j, Step& m, const std::string& path) {
   f.get("time_us", m.time_us);
   f.get("episode", m.episode);
   f.get("step", m.step);
-  f.get_enum("stage", m.stage, std::array{Stage::Initialized, Stage::Offline, Stage::Online, Stage::Serving},
-             "a stage");
+  f.get_enum("stage", m.stage, cbor::kStages, "a stage");
   f.get_enum("by", m.controller, std::array{Controller::None, Controller::Fallback, Controller::Learned},
              "a controller");
   f.get("flags", flags);

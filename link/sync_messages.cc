@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "link/cbor.h"
+#include "link/episode_cbor.h"
 #include "link/metric_selector.h"
 
 namespace flash::link::sync {
@@ -74,6 +75,13 @@ Result<void> check(const MetricsEnd&) {
   return {};
 }
 
+Result<void> check(const EpisodeEnd& m) {
+  Check c;
+  if (m.number == 0) c.fail("number", "counts from 1");
+  FLASH_CHECK(c.result());
+  return cbor::check(m.episode, "episode.");
+}
+
 Result<void> check(const HelloUp& m) {
   Check c;
   c.name("software", m.software);
@@ -101,6 +109,10 @@ Result<void> check(const WantMetrics&) {
   return {};
 }
 
+Result<void> check(const EpisodesStored&) {
+  return {};
+}
+
 // --- writing --------------------------------------------------------------------------------------------
 
 void write_texts(Writer& w, std::string_view key, const std::vector<std::string>& texts) {
@@ -110,8 +122,9 @@ void write_texts(Writer& w, std::string_view key, const std::vector<std::string>
 }
 
 void write(Writer& w, const HelloDown& m) {
-  begin(w, kVersion, "hello", 1);
+  begin(w, kVersion, "hello", 2);
   w.field("software", m.software);
+  w.field("epoch", m.epoch);
 }
 
 void write(Writer& w, const Scrapes& m) {
@@ -145,10 +158,18 @@ void write(Writer& w, const MetricsEnd&) {
   begin(w, kVersion, "metrics-end", 0);
 }
 
+void write(Writer& w, const EpisodeEnd& m) {
+  begin(w, kVersion, "episode", 2);
+  w.field("number", m.number);
+  w.text("episode");
+  cbor::write(w, m.episode);
+}
+
 void write(Writer& w, const HelloUp& m) {
-  begin(w, kVersion, "hello", 2);
+  begin(w, kVersion, "hello", 3);
   w.field("software", m.software);
   w.field("pid", m.pid);
+  w.field("wants_episodes", m.wants_episodes);
 }
 
 void write(Writer& w, const Reading& m) {
@@ -169,6 +190,11 @@ void write(Writer& w, const Reading& m) {
 
 void write(Writer& w, const WantMetrics&) {
   begin(w, kVersion, "want-metrics", 0);
+}
+
+void write(Writer& w, const EpisodesStored& m) {
+  begin(w, kVersion, "episodes-stored", 1);
+  w.field("number", m.number);
 }
 
 template <class Message>
@@ -192,7 +218,8 @@ Result<void> read_texts(const json& list, std::string_view key, std::vector<std:
 Result<void> read(const json& j, HelloDown& m) {
   Fields f = fields_of(j);
   f.get("software", m.software);
-  return f.done({"v", "t", "software"});
+  f.get("epoch", m.epoch);
+  return f.done({"v", "t", "software", "epoch"});
 }
 
 Result<void> read(const json& j, Scrapes& m) {
@@ -234,11 +261,20 @@ Result<void> read(const json& j, MetricsEnd&) {
   return fields_of(j).done({"v", "t"});
 }
 
+Result<void> read(const json& j, EpisodeEnd& m) {
+  Fields f = fields_of(j);
+  f.get("number", m.number);
+  const json* episode = f.find("episode");
+  FLASH_CHECK(f.done({"v", "t", "number", "episode"}));
+  return cbor::read(*episode, "episode.", m.episode);
+}
+
 Result<void> read(const json& j, HelloUp& m) {
   Fields f = fields_of(j);
   f.get("software", m.software);
   f.get("pid", m.pid);
-  return f.done({"v", "t", "software", "pid"});
+  f.get("wants_episodes", m.wants_episodes);
+  return f.done({"v", "t", "software", "pid", "wants_episodes"});
 }
 
 Result<void> read(const json& j, Reading& m) {
@@ -261,6 +297,12 @@ Result<void> read(const json& j, Reading& m) {
 
 Result<void> read(const json& j, WantMetrics&) {
   return fields_of(j).done({"v", "t"});
+}
+
+Result<void> read(const json& j, EpisodesStored& m) {
+  Fields f = fields_of(j);
+  f.get("number", m.number);
+  return f.done({"v", "t", "number"});
 }
 
 template <class T, class Message>
@@ -322,6 +364,7 @@ Result<Down> decode_down(std::string_view bytes) {
   if (type == "scrapes") return read_as<Scrapes, Down>(j);
   if (type == "family") return read_as<Family, Down>(j);
   if (type == "metrics-end") return read_as<MetricsEnd, Down>(j);
+  if (type == "episode") return read_as<EpisodeEnd, Down>(j);
   return unknown_type(type);
 }
 
@@ -331,6 +374,7 @@ Result<Up> decode_up(std::string_view bytes) {
   if (type == "hello") return read_as<HelloUp, Up>(j);
   if (type == "reading") return read_as<Reading, Up>(j);
   if (type == "want-metrics") return read_as<WantMetrics, Up>(j);
+  if (type == "episodes-stored") return read_as<EpisodesStored, Up>(j);
   return unknown_type(type);
 }
 

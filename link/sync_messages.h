@@ -1,11 +1,14 @@
 // Purpose: what crosses the socket between flashd and flash-sync: one CBOR map per SOCK_SEQPACKET message,
-// {"v": 1, "t": TYPE, ...}, with every bound, as messages.h has it for the learner.
+// {"v": 2, "t": TYPE, ...}, with every bound, as messages.h has it for the learner.
 // Ownership: values. Thread rule: pure functions.
 //
 // flashd listens, flash-sync connects. After connecting:
 //   flashd     -> Hello, then Scrapes: what to scrape (again whenever that changes)
 //   flash-sync -> Hello, then a Reading per scrape, WantMetrics when it needs flashd's own metrics
 //   flashd     -> per WantMetrics: a Family per metric, then MetricsEnd
+//   flashd     -> where flash-sync's Hello wants them: an EpisodeEnd per agent and episode, again after the
+//                 connection broke
+//   flash-sync -> EpisodesStored, when they are on its disk
 #pragma once
 
 #include <cstdint>
@@ -15,14 +18,16 @@
 #include <vector>
 
 #include "core/result.h"
+#include "link/episode.h"
 
 namespace flash::link::sync {
 
-inline constexpr int kVersion = 1;
-inline constexpr std::size_t kMaxScrapes = 128;    // 128 of the longest ones fit a message
-inline constexpr std::size_t kMaxLabels = 8;       // of a family of flashd's
-inline constexpr std::size_t kMaxSamples = 512;    // per Family message; a larger family comes in several
-inline constexpr std::size_t kMaxFamilies = 1024;  // messages between two MetricsEnd
+inline constexpr int kVersion = 2;
+inline constexpr std::size_t kMaxScrapes = 128;     // 128 of the longest ones fit a message
+inline constexpr std::size_t kMaxLabels = 8;        // of a family of flashd's
+inline constexpr std::size_t kMaxSamples = 512;     // per Family message; a larger family comes in several
+inline constexpr std::size_t kMaxFamilies = 1024;   // messages between two MetricsEnd
+inline constexpr std::size_t kEpisodeWindow = 256;  // EpisodeEnds that flashd says beyond EpisodesStored
 
 /// An application's metrics page, as a rule gives it (/rules/NAME/slo/prometheus).
 struct Scrape {
@@ -37,7 +42,8 @@ struct Scrape {
 };
 
 struct HelloDown {
-  std::string software;  // "flashd 0.1.0"
+  std::string software;     // "flashd 0.1.0"
+  std::uint64_t epoch = 0;  // random, one per start of flashd; numbers of episodes count within it
 };
 
 /// All there are; replaces what was said before.
@@ -61,9 +67,15 @@ struct Family {
 
 struct MetricsEnd {};
 
+struct EpisodeEnd {
+  std::uint64_t number = 0;  // from 1, without gaps but where flashd had to drop some
+  Episode episode;
+};
+
 struct HelloUp {
   std::string software;  // "flash-sync 0.1.0"
   std::uint64_t pid = 0;
+  bool wants_episodes = false;
 };
 
 enum class ReadingState : std::uint8_t {
@@ -91,8 +103,12 @@ struct Reading {
 
 struct WantMetrics {};
 
-using Down = std::variant<HelloDown, Scrapes, Family, MetricsEnd>;
-using Up = std::variant<HelloUp, Reading, WantMetrics>;
+struct EpisodesStored {
+  std::uint64_t number = 0;  // all up to this are on disk
+};
+
+using Down = std::variant<HelloDown, Scrapes, Family, MetricsEnd, EpisodeEnd>;
+using Up = std::variant<HelloUp, Reading, WantMetrics, EpisodesStored>;
 
 /// Within the bounds? EINVAL names the field.
 Result<void> validate(const Down& message);

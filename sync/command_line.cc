@@ -2,6 +2,8 @@
 
 #include <functional>
 
+#include "coordinator/command_line.h"
+
 namespace flash::sync {
 namespace {
 
@@ -9,6 +11,15 @@ std::function<Applied(std::string_view)> text_or_none_into(std::string& out) {
   return [&out](std::string_view text) -> Applied {
     if (text.empty()) return UsageError{"is empty; none switches it off"};
     out = text == "none" ? "" : text;
+    return std::nullopt;
+  };
+}
+
+std::function<Applied(std::string_view)> token_into(std::string& out) {
+  return [&out](std::string_view text) -> Applied {
+    if (!coordinator::is_token(text))
+      return UsageError{"'" + std::string(text) + "' is not 1 to 64 letters, digits, - and _"};
+    out = text;
     return std::nullopt;
   };
 }
@@ -29,6 +40,18 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
        text_or_none_into(o.textfile)},
       {"--metrics-interval", "SECONDS", "how often flashd is asked for its metrics, 1 to 3600 (default 10)",
        real_into(o.metrics_interval_s, 1, 3600)},
+      {"--nats", "URL", "NATS server on the way to flash-coordinator (default: none)",
+       coordinator::nats_url_into(o.nats.url)},
+      {"--nats-credentials", "FILE", coordinator::kCredentialsHelp, text_into(o.nats.credentials)},
+      {"--nats-ca", "FILE", coordinator::kCaHelp, text_into(o.nats.ca)},
+      {"--node", "NAME", "this node in the fleet (default: the host's name up to its first dot)",
+       token_into(o.origin.node)},
+      {"--pool", "NAME", "its part of the fleet (default default)", token_into(o.origin.pool)},
+      {"--outbox", "PATH",
+       "what the coordinator has not confirmed yet (default /var/lib/flash-sync/outbox.db)",
+       text_into(o.outbox)},
+      {"--outbox-records", "N", "at most so many; then the oldest are thinned (default 200000)",
+       integer_into(o.outbox_records, 100, 100000000)},
       {"--log-level", "LEVEL", "error, warning, notice, info or debug (default info)",
        log_level_into(o.log_level)},
       {"--version", "", "print the version and end", constant_into(o.command, Command::Version)},
@@ -46,7 +69,8 @@ Result<CommandLine> parse_command_line(std::span<const std::string_view> argumen
 std::string help_text() {
   CommandLine line;
   return "Usage: flash-sync [OPTION]...\n"
-         "Scrapes applications' metrics for flashd and serves flashd's own. See flash-sync(8).\n\n" +
+         "Scrapes applications' metrics for flashd, serves flashd's own, reports to a coordinator. See "
+         "flash-sync(8).\n\n" +
          describe_options(option_rows(line));
 }
 

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/messages.h"
+#include "coordinator/nats.h"
 #include "core/command_line.h"
 #include "core/result.h"
 
@@ -23,6 +25,10 @@ struct CommandLine {
   std::string listen = "127.0.0.1:9942";                 // empty: no endpoint
   std::string textfile = "/run/flash-sync/flashd.prom";  // empty: none
   double metrics_interval_s = 10;
+  coordinator::NatsOptions nats;              // url empty: no coordinator
+  coordinator::Origin origin{"default", ""};  // node empty: the host's name
+  std::string outbox = "/var/lib/flash-sync/outbox.db";
+  std::uint64_t outbox_records = 200000;
   int log_level = LOG_INFO;
 };
 

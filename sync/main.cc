@@ -1,4 +1,5 @@
-// flash-sync: the only process of flashd's with network: scrapes applications' metrics, serves flashd's own.
+// flash-sync: the only process of flashd's with network: scrapes applications' metrics, serves flashd's own,
+// reports to the coordinator.
 // flash-sync(8).
 #include <fcntl.h>
 #include <pwd.h>
@@ -15,11 +16,13 @@
 #include <cstring>
 
 #include "core/process.h"
+#include "core/service_log.h"
 #include "sync/command_line.h"
 #include "sync/http_endpoint.h"
 #include "sync/metrics_page.h"
 #include "sync/scraper.h"
 #include "sync/session.h"
+#include "sync/uplink.h"
 #include "sync/version.h"
 
 namespace flash::sync {
@@ -27,25 +30,6 @@ namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
-
-/// Lines for the journal carry their priority in front (sd-daemon(3)); a terminal gets it in words.
-class Log {
- public:
-  explicit Log(int level) : level_(level), journal_(std::getenv("JOURNAL_STREAM") != nullptr) {}
-  void operator()(int priority, const std::string& text) const {
-    if (priority > level_) return;
-    static constexpr const char* kNames[] = {"emerg",   "alert",  "crit", "error",
-                                             "warning", "notice", "info", "debug"};
-    if (journal_)
-      std::fprintf(stderr, "<%d>%s\n", priority, text.c_str());
-    else
-      std::fprintf(stderr, "flash-sync: %s: %s\n", kNames[priority & 7], text.c_str());
-  }
-
- private:
-  int level_;
-  bool journal_;
-};
 
 /// systemd's watchdog, fed by the loop itself.
 class Watchdog {
@@ -67,9 +51,33 @@ class Watchdog {
   Duration every_{}, fed_{};
 };
 
+/// The host's name up to its first dot, as a node may be called.
+Result<std::string> host_name() {
+  char text[256] = "";
+  if (gethostname(text, sizeof text - 1) != 0) return Error::from_errno(errno, "gethostname");
+  const std::string name(text, std::strcspn(text, "."));
+  if (coordinator::is_token(name)) return name;
+  return Error(std::errc::invalid_argument, "'" + name + "' is no name for a node: give one with --node");
+}
+
+/// For systemd's status line.
+std::string words_of(const UplinkState& s) {
+  return (s.connected ? "NATS connected" : "NATS away") +
+         (s.trouble.empty() ? std::string() : ": " + s.trouble);
+}
+
+void say_uplink(const UplinkState& s, OwnState& own) {
+  own.nats_connected = s.connected;
+  own.published = static_cast<double>(s.published);
+  own.outbox_records = static_cast<double>(s.outbox.waiting);
+  own.taken = static_cast<double>(s.outbox.taken);
+  own.confirmed = static_cast<double>(s.outbox.confirmed);
+  own.thinned = static_cast<double>(s.outbox.thinned);
+}
+
 class Program {
  public:
-  explicit Program(const CommandLine& line) : line_(line), log_(line.log_level) {}
+  explicit Program(const CommandLine& line) : line_(line), log_("flash-sync", line.log_level) {}
   ~Program() {
     if (signals_ >= 0) close(signals_);
   }
@@ -77,6 +85,7 @@ class Program {
 
  private:
   Result<void> start();
+  Result<void> start_uplink(const Random& random);
   void scrapes(const std::vector<link::sync::Scrape>& wanted);
   void reading(const link::sync::Reading& r);
   void metrics(std::vector<link::sync::Family> families);
@@ -86,11 +95,12 @@ class Program {
   void say_status();
 
   CommandLine line_;
-  Log log_;
+  ServiceLog log_;
   int signals_ = -1;
   std::unique_ptr<Scraper> scraper_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<HttpEndpoint> endpoint_;
+  std::unique_ptr<Uplink> uplink_;  // none without --nats
   std::vector<link::sync::Family> flashd_;
   Duration flashd_at_{};
   Duration ask_at_{};
@@ -108,6 +118,8 @@ Result<void> Program::start() {
   signals_ = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
   if (signals_ < 0) return Error::from_errno(errno, "signalfd");
 
+  const Random random(random_seed());
+  if (!line_.nats.url.empty()) FLASH_CHECK(start_uplink(random));
   SessionOptions options;
   options.socket = line_.socket;
   options.software = std::string("flash-sync ") + kVersion;
@@ -120,7 +132,8 @@ Result<void> Program::start() {
   callbacks.scrapes = [this](const auto& wanted) { scrapes(wanted); };
   callbacks.metrics = [this](auto families) { metrics(std::move(families)); };
   callbacks.say = log_;
-  const Random random(random_seed());
+  if (uplink_)
+    callbacks.episode = [this](std::uint64_t epoch, const auto& e) { return uplink_->put(epoch, e); };
   session_ = std::make_unique<Session>(std::move(options), std::move(callbacks), random.fork(1));
   ScraperOptions scraping;
   scraping.user_agent = std::string("flash-sync/") + kVersion;
@@ -131,6 +144,20 @@ Result<void> Program::start() {
               HttpEndpoint::open(line_.listen, [this](PageFormat format) { return page(format); }));
     log_(LOG_INFO, "serving http://" + endpoint_->address() + "/metrics");
   }
+  return {};
+}
+
+Result<void> Program::start_uplink(const Random& random) {
+  UplinkOptions options;
+  options.nats = line_.nats;
+  options.nats.name = std::string("flash-sync ") + kVersion;
+  options.origin = line_.origin;
+  options.outbox = line_.outbox;
+  options.max_records = line_.outbox_records;
+  if (options.origin.node.empty()) {
+    FLASH_TRY(options.origin.node, host_name());
+  }
+  FLASH_TRY(uplink_, Uplink::open(std::move(options), random.fork(3), log_));
   return {};
 }
 
@@ -176,6 +203,7 @@ std::string Program::page(PageFormat format) const {
   own.bytes = static_cast<double>(c.bytes);
   own.cpu_seconds = seconds(clock_now(CLOCK_PROCESS_CPUTIME_ID));
   own.rss_bytes = resident_bytes();
+  if (uplink_) say_uplink(uplink_->state(), own);
   if (!flashd_.empty()) own.metrics_age_s = seconds(clock_now(CLOCK_MONOTONIC) - flashd_at_);
   std::vector<link::sync::Family> all = flashd_;
   for (auto& family : own_families(own, kVersion)) all.push_back(std::move(family));
@@ -192,7 +220,8 @@ void Program::write_page() {
 }
 
 void Program::say_status() {
-  const std::string status = session_->state() + ", " + std::to_string(scraper_->size()) + " pages scraped";
+  const std::string status = session_->state() + ", " + std::to_string(scraper_->size()) + " pages scraped" +
+                             (uplink_ ? ", " + words_of(uplink_->state()) : "");
   if (status == said_status_) return;
   said_status_ = status;
   sd_notify(0, ("STATUS=" + status).c_str());
@@ -214,13 +243,16 @@ int Program::run() {
     longest = std::min(longest, session_->run(now));
     longest = std::min(longest, scraper_->start_due(now.mono));
     if (endpoint_) longest = std::min(longest, endpoint_->run());
+    if (uplink_)
+      for (const auto& s : uplink_->stored()) session_->episodes_stored(s.epoch, s.number);
     say_status();
-    std::array<pollfd, 3> fds{};
+    std::array<pollfd, 4> fds{};
     std::size_t n = 0;
     fds[n++] = {signals_, POLLIN, 0};
     if (session_->fd() >= 0)
       fds[n++] = {session_->fd(), static_cast<short>(POLLIN | (session_->wants_to_write() ? POLLOUT : 0)), 0};
     if (endpoint_) fds[n++] = {endpoint_->fd(), POLLIN, 0};
+    if (uplink_) fds[n++] = {uplink_->fd(), POLLIN, 0};
     scraper_->wait({fds.data(), n}, longest);
     if (fds[0].revents != 0) break;
   }

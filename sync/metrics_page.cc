@@ -149,6 +149,18 @@ std::vector<Family> own_families(const OwnState& s, std::string_view version) {
                  {s.pages, s.unreachable, s.invalid}};
   all.push_back(std::move(results));
   one("flash_sync_scraped_bytes", FamilyType::Counter, "bytes", "Bytes of scraped pages.", s.bytes);
+  one("flash_sync_nats_connected", FamilyType::Gauge, "", "1 while connected to a NATS server.",
+      s.nats_connected ? 1 : 0);
+  one("flash_sync_outbox_records", FamilyType::Gauge, "", "Records that wait for the coordinator.",
+      s.outbox_records);
+  Family events{"flash_sync_outbox_events",
+                FamilyType::Counter,
+                "",
+                "What became of records for the coordinator.",
+                {"event"},
+                {"taken", "published", "confirmed", "thinned"},
+                {s.taken, s.published, s.confirmed, s.thinned}};
+  all.push_back(std::move(events));
   one("flash_sync_cpu_seconds", FamilyType::Counter, "seconds", "CPU time of flash-sync.", s.cpu_seconds);
   one("flash_sync_resident_memory_bytes", FamilyType::Gauge, "bytes", "Resident memory of flash-sync.",
       s.rss_bytes);

@@ -29,6 +29,9 @@ struct OwnState {
   double scrapes = 0;
   double pages = 0, unreachable = 0, invalid = 0, bytes = 0;
   double cpu_seconds = 0, rss_bytes = 0;
+  bool nats_connected = false;
+  double outbox_records = 0;  // that wait for the coordinator
+  double taken = 0, published = 0, confirmed = 0, thinned = 0;
   double metrics_age_s = -1;  // of flashd's metrics; -1: there are none
 };
 std::vector<link::sync::Family> own_families(const OwnState& state, std::string_view version);

@@ -53,6 +53,7 @@ void Session::close(Now now, const std::string& reason, int priority) {
   connection_.close();
   const bool had = std::exchange(hello_, false);
   said_hello_ = want_metrics_ = false;
+  stored_.reset();
   readings_.clear();
   families_.clear();
   retry_at_ = now.mono + from_seconds(seconds(retry_) * random_.uniform(0.5, 1));
@@ -82,6 +83,7 @@ Result<void> Session::handle(const std::string& bytes) {
     if (hello_) return Error(std::errc::protocol_error, "a second Hello");
     hello_ = true;
     software_ = hello->software;
+    epoch_ = hello->epoch;
     last_trouble_.clear();
     callbacks_.say(LOG_INFO, "connected to " + software_);
     return {};
@@ -93,6 +95,10 @@ Result<void> Session::handle(const std::string& bytes) {
     if (families_.size() == wire::kMaxFamilies)
       return Error(std::errc::protocol_error, "metrics without an end");
     families_.push_back(std::move(*family));
+  } else if (const auto* episode = std::get_if<wire::EpisodeEnd>(&message)) {
+    if (!callbacks_.episode) return Error(std::errc::protocol_error, "an episode that nobody wants");
+    if (!callbacks_.episode(epoch_, *episode))
+      return Error(std::errc::no_buffer_space, "more episodes than can be stored");
   } else {
     callbacks_.metrics(std::exchange(families_, {}));
   }
@@ -105,7 +111,8 @@ void Session::send(const wire::Reading& reading) {
 
 Result<SendStatus> Session::say_next() {
   if (!said_hello_) {
-    const wire::HelloUp hello{options_.software, static_cast<std::uint64_t>(getpid())};
+    const wire::HelloUp hello{options_.software, static_cast<std::uint64_t>(getpid()),
+                              static_cast<bool>(callbacks_.episode)};
     FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Up(hello))));
     said_hello_ = status == SendStatus::Sent;
     return status;
@@ -115,9 +122,19 @@ Result<SendStatus> Session::say_next() {
     if (status == SendStatus::Sent) readings_.erase(readings_.begin());
     return status;
   }
+  if (stored_) {
+    FLASH_TRY(const SendStatus status,
+              connection_.send(wire::encode(wire::Up(wire::EpisodesStored{*stored_}))));
+    if (status == SendStatus::Sent) stored_.reset();
+    return status;
+  }
   FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Up(wire::WantMetrics{}))));
   if (status == SendStatus::Sent) want_metrics_ = false;
   return status;
+}
+
+void Session::episodes_stored(std::uint64_t epoch, std::uint64_t number) {
+  if (hello_ && epoch == epoch_) stored_ = number;
 }
 
 void Session::flush(Now now) {

@@ -30,7 +30,10 @@ struct SessionOptions {
 struct SessionCallbacks {
   std::function<void(const std::vector<link::sync::Scrape>&)> scrapes;  // empty when the connection ends
   std::function<void(std::vector<link::sync::Family>)> metrics;         // whole
-  std::function<void(int priority, const std::string&)> say;            // syslog's priorities
+  /// Of this start of flashd. False: there is no room; the connection is closed and flashd says it again.
+  /// Empty: flash-sync wants no episodes.
+  std::function<bool(std::uint64_t epoch, const link::sync::EpisodeEnd&)> episode;
+  std::function<void(int priority, const std::string&)> say;  // syslog's priorities
 };
 
 class Session {
@@ -39,7 +42,9 @@ class Session {
 
   /// -1: not connected. To poll for reading, and for writing if wants_to_write().
   int fd() const { return connection_.fd(); }
-  bool wants_to_write() const { return hello_ && !(readings_.empty() && !want_metrics_ && said_hello_); }
+  bool wants_to_write() const {
+    return hello_ && !(readings_.empty() && !want_metrics_ && !stored_ && said_hello_);
+  }
   bool connected() const { return hello_; }
   /// In words, for systemd's status line.
   std::string state() const;
@@ -50,6 +55,8 @@ class Session {
   /// Of a rule's readings only the newest waits.
   void send(const link::sync::Reading& reading);
   void want_metrics() { want_metrics_ = true; }
+  /// All episodes of that start of flashd up to this one are on disk.
+  void episodes_stored(std::uint64_t epoch, std::uint64_t number);
 
  private:
   void connect(Now now);
@@ -68,6 +75,8 @@ class Session {
   std::string software_;
   std::map<std::string, link::sync::Reading> readings_;
   bool want_metrics_ = false;
+  std::uint64_t epoch_ = 0;              // of the flashd that is connected
+  std::optional<std::uint64_t> stored_;  // to be said
   std::vector<link::sync::Family> families_;
   Duration connected_at_{}, retry_at_{}, retry_;
   std::string last_trouble_;

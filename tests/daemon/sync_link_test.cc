@@ -33,7 +33,7 @@ class SyncLinkTest : public testing::Test {
       changes.push_back(there ? "there" : why);
     };
     callbacks.log = [this](bool, const std::string& text) { log.push_back(text); };
-    flashd = std::make_unique<SyncLink>(options, "flashd test", callbacks, bounds);
+    flashd = std::make_unique<SyncLink>(options, "flashd test", 4, callbacks, bounds);
     flashd->set_scrapes({web()});
     flashd->tick(now);
   }
@@ -57,7 +57,7 @@ class SyncLinkTest : public testing::Test {
     auto c = link::Connection::connect(options.socket);
     EXPECT_TRUE(c) << c.error().message();
     run();
-    if (hello) say(*c, wire::HelloUp{"flash-sync test", 7});
+    if (hello) say(*c, wire::HelloUp{"flash-sync test", 7, wants_episodes});
     return std::move(*c);
   }
   void say(link::Connection& c, const wire::Up& message) {
@@ -73,6 +73,7 @@ class SyncLinkTest : public testing::Test {
   SyncBounds bounds{.messages_per_s = 5, .messages_per_s_and_scrape = 5};
   Now now{std::chrono::seconds(100), {}};
   std::string folder;
+  bool wants_episodes = true;
   SyncOptions options;
   std::vector<wire::Reading> readings;
   std::vector<std::string> changes, log;
@@ -188,6 +189,73 @@ TEST_F(SyncLinkTest, AnotherSocketAfterAReload) {
   run();
   auto again = dial();
   EXPECT_THAT(flashd->state(), StartsWith("connected"));
+}
+
+link::Episode episode() {
+  return {.agent = "resource-limits:/web", .target = "web"};
+}
+
+TEST_F(SyncLinkTest, EpisodesAreKeptUntilTheyAreStored) {
+  auto c = dial();
+  hear(c), hear(c);
+  flashd->episode_ended(episode());
+  flashd->episode_ended(episode());
+  flashd->tick(now);
+  EXPECT_EQ(std::get<wire::EpisodeEnd>(*hear(c)).number, 1u);
+  EXPECT_EQ(std::get<wire::EpisodeEnd>(*hear(c)).number, 2u);
+  say(c, wire::EpisodesStored{1});
+  EXPECT_EQ(flashd->counters().episodes, 1u);
+  c.close();
+  run();
+  auto again = dial();
+  EXPECT_EQ(std::get<wire::HelloDown>(*hear(again)).epoch, 4u);
+  hear(again);
+  EXPECT_EQ(std::get<wire::EpisodeEnd>(*hear(again)).number, 2u);
+  EXPECT_FALSE(hear(again));
+}
+
+TEST_F(SyncLinkTest, WhoDoesNotWantEpisodesGetsNone) {
+  wants_episodes = false;
+  auto c = dial();
+  hear(c), hear(c);
+  flashd->episode_ended(episode());
+  flashd->tick(now);
+  EXPECT_FALSE(hear(c));
+}
+
+TEST_F(SyncLinkTest, TheOldestEpisodesGoWhenNobodyStoresThem) {
+  auto c = dial();
+  c.close();
+  run();
+  for (std::size_t i = 0; i < bounds.episodes + 3; ++i) flashd->episode_ended(episode());
+  EXPECT_EQ(flashd->counters().episodes_dropped, 3u);
+  auto again = dial();
+  hear(again), hear(again);
+  EXPECT_EQ(std::get<wire::EpisodeEnd>(*hear(again)).number, 4u);
+}
+
+TEST_F(SyncLinkTest, NoMoreEpisodesAreOnTheirWayThanTheWindow) {
+  auto c = dial();
+  hear(c), hear(c);
+  for (std::size_t i = 0; i < wire::kEpisodeWindow + 5; ++i) flashd->episode_ended(episode());
+  std::size_t heard = 0;
+  for (int i = 0; i < 100; ++i) {
+    flashd->tick(now);
+    run();
+    while (hear(c)) ++heard;
+  }
+  EXPECT_EQ(heard, wire::kEpisodeWindow);
+  say(c, wire::EpisodesStored{2});
+  while (hear(c)) ++heard;
+  EXPECT_EQ(heard, wire::kEpisodeWindow + 2);
+}
+
+TEST_F(SyncLinkTest, ClosesWhenAnEpisodeIsStoredThatWasNotSaid) {
+  auto c = dial();
+  hear(c), hear(c);
+  for (std::size_t i = 0; i < wire::kEpisodeWindow + 5; ++i) flashd->episode_ended(episode());
+  say(c, wire::EpisodesStored{wire::kEpisodeWindow + 5});
+  EXPECT_THAT(flashd->state(), HasSubstr("that was not said"));
 }
 
 }  // namespace

@@ -26,15 +26,30 @@ Reading good() {
           .samples = 3};
 }
 
+Episode episode() {
+  return {.agent = "resource-limits:/web",
+          .target = "web",
+          .rule = "all",
+          .stage = Stage::Online,
+          .steps = 100,
+          .rewards = 90,
+          .reward_mean = 0.5,
+          .embedding = {1, 2}};
+}
+
 std::vector<Down> downs() {
   return {
-      HelloDown{"flashd 0.1.0"}, Scrapes{{web()}}, Scrapes{},
+      HelloDown{"flashd 0.1.0", 9},
+      Scrapes{{web()}},
+      Scrapes{},
       Family{"a_seconds", FamilyType::Counter, "seconds", "A.", {"x", "y"}, {"1", "2", "3", ""}, {0.5, 2}},
-      MetricsEnd{}};
+      MetricsEnd{},
+      EpisodeEnd{3, episode()}};
 }
 std::vector<Up> ups() {
-  return {HelloUp{"flash-sync 0.1.0", 7}, good(),
-          Reading{.rule = "web", .state = ReadingState::Invalid, .reason = "no"}, WantMetrics{}};
+  return {HelloUp{"flash-sync 0.1.0", 7, true}, good(),
+          Reading{.rule = "web", .state = ReadingState::Invalid, .reason = "no"}, WantMetrics{},
+          EpisodesStored{3}};
 }
 
 TEST(SyncMessages, EveryMessageComesBackAsItWas) {
@@ -69,7 +84,7 @@ std::string up_error(const std::string& key, json value) {
 }
 
 TEST(SyncMessages, NamesTheFieldThatIsOutOfBounds) {
-  EXPECT_THAT(up_error("v", 2), HasSubstr("version 2, this end speaks 1"));
+  EXPECT_THAT(up_error("v", 1), HasSubstr("version 1, this end speaks 2"));
   EXPECT_THAT(up_error("t", "other"), HasSubstr("unknown type 'other'"));
   EXPECT_THAT(up_error("more", 1), HasSubstr("more: unknown key"));
   EXPECT_THAT(up_error("covers_s", 0.0), HasSubstr("covers_s: no time"));
@@ -79,6 +94,28 @@ TEST(SyncMessages, NamesTheFieldThatIsOutOfBounds) {
   EXPECT_THAT(up_error("state", "fine"), HasSubstr("state: not a state"));
   EXPECT_THAT(up_error("reason", "because"), HasSubstr("reason: given exactly"));
   EXPECT_THAT(up_error("rule", ""), HasSubstr("rule: empty"));
+}
+
+TEST(SyncMessages, AnEpisodeComesBackWhole) {
+  const auto back = decode_down(encode(Down(EpisodeEnd{3, episode()})));
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(std::get<EpisodeEnd>(*back).number, 3u);
+  EXPECT_EQ(std::get<EpisodeEnd>(*back).episode, episode());
+}
+
+TEST(SyncMessages, EpisodesThatCannotBeAreRefused) {
+  const auto wrong = [](auto change) {
+    EpisodeEnd m{1, episode()};
+    change(m);
+    const auto result = validate(Down(m));
+    return result ? "" : result.error().message();
+  };
+  EXPECT_THAT(wrong([](EpisodeEnd& m) { m.number = 0; }), HasSubstr("number"));
+  EXPECT_THAT(wrong([](EpisodeEnd& m) { m.episode.agent = ""; }), HasSubstr("episode.agent: empty"));
+  EXPECT_THAT(wrong([](EpisodeEnd& m) { m.episode.rewards = 101; }), HasSubstr("episode.rewards"));
+  EXPECT_THAT(wrong([](EpisodeEnd& m) { m.episode.reward_mean = std::nan(""); }), HasSubstr("reward_mean"));
+  EXPECT_THAT(wrong([](EpisodeEnd& m) { m.episode.embedding.resize(257); }), HasSubstr("at most 256"));
+  EXPECT_THAT(wrong([](EpisodeEnd& m) { m.episode.embedding[0] = INFINITY; }), HasSubstr("not finite"));
 }
 
 TEST(SyncMessages, PagesThatMayNotBeScrapedAreRefused) {

@@ -24,6 +24,7 @@ expect 'flash-bench adapt --task ' resource-limits cpu-frequency
 expect 'flash-bench sim --pairs '
 expect 'flash-pretrain --s' --seed --steps
 expect 'flash-pretrain --task cpu' cpu-frequency
+expect 'flash-coordinator --s' --store
 expect 'flash-sync --l' --listen --log-level
 expect 'flash-sync --log-level d' debug
 expect 'flash-workload ' serve load generate

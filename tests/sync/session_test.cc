@@ -24,6 +24,10 @@ class SessionTest : public testing::Test {
     SessionCallbacks callbacks;
     callbacks.scrapes = [this](const auto& s) { scrapes.push_back(s); };
     callbacks.metrics = [this](auto f) { metrics.push_back(std::move(f)); };
+    callbacks.episode = [this](std::uint64_t epoch, const wire::EpisodeEnd& e) {
+      episodes.emplace_back(epoch, e.number);
+      return e.number < 10;
+    };
     callbacks.say = [this](int, const std::string& text) { said.push_back(text); };
     session.emplace(options, callbacks, Random(1));
     listener = std::move(*link::Listener::listen(options.socket, std::nullopt));
@@ -39,7 +43,7 @@ class SessionTest : public testing::Test {
     auto accepted = listener.accept();
     ASSERT_TRUE(accepted && *accepted);
     flashd = std::move(**accepted);
-    say(wire::HelloDown{"flashd test"});
+    say(wire::HelloDown{"flashd test", 4});
   }
   void say(const wire::Down& message) {
     ASSERT_TRUE(flashd.send(wire::encode(message)));
@@ -57,6 +61,7 @@ class SessionTest : public testing::Test {
   link::Connection flashd;
   std::vector<std::vector<wire::Scrape>> scrapes;
   std::vector<std::vector<wire::Family>> metrics;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> episodes;
   std::vector<std::string> said;
   std::optional<Session> session;
 };
@@ -144,6 +149,29 @@ TEST_F(SessionTest, SaysTheSameTroubleOnce) {
   for (int i = 0; i < 5; ++i) run();
   EXPECT_EQ(said.size(), 1u);
   EXPECT_THAT(said[0], HasSubstr("flashd cannot be reached"));
+}
+
+wire::EpisodeEnd episode(std::uint64_t number) {
+  return {number, {.agent = "resource-limits:/web", .target = "web"}};
+}
+
+TEST_F(SessionTest, EpisodesAreHandedOverAndSaidToBeStored) {
+  connect();
+  EXPECT_TRUE(std::get<wire::HelloUp>(hear()).wants_episodes);
+  say(episode(1));
+  EXPECT_THAT(episodes, testing::ElementsAre(std::pair{4u, 1u}));
+  session->episodes_stored(3, 7);  // of an earlier flashd
+  EXPECT_FALSE(session->wants_to_write());
+  session->episodes_stored(4, 1);
+  run();
+  EXPECT_EQ(std::get<wire::EpisodesStored>(hear()).number, 1u);
+}
+
+TEST_F(SessionTest, AnEpisodeWithoutRoomClosesSoThatItComesAgain) {
+  connect();
+  say(episode(10));
+  EXPECT_FALSE(session->connected());
+  EXPECT_THAT(said.back(), HasSubstr("more episodes than can be stored"));
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+#include "coordinator/collector.h"
+
+#include <syslog.h>
+
+#include <utility>
+
+namespace flash::coordinator {
+namespace {
+
+constexpr std::size_t kBatch = 512;  // messages per commit
+constexpr int kIdleBatches = 60;     // in a row without a message: is the consumer still alive?
+
+}  // namespace
+
+Collector::Collector(NatsOptions options, Store& store, Say say)
+    : options_(std::move(options)), store_(store), say_(std::move(say)) {}
+
+Result<void> Collector::connect() {
+  nats_.reset();
+  arrived_.clear();
+  refused_ = 0;
+  idle_batches_ = 0;
+  FLASH_TRY(position_, store_.position());
+  FLASH_TRY(auto nats, Nats::connect(options_));
+  FLASH_TRY(const StreamState stream, nats->ensure_stream(kStream, kStreamSubjects));
+  // Another stream, or one that lost its end in a power cut: what it has is read again, and known by its key.
+  if (stream.created_ns != position_.stream_created_ns || stream.last < position_.last)
+    position_ = {stream.created_ns, 0};
+  FLASH_CHECK(nats->subscribe_stream(kStream, kStreamSubjects, position_.last + 1));
+  nats_ = std::move(nats);
+  return {};
+}
+
+Result<void> Collector::take(Message message) {
+  position_.last = message.position;
+  const auto origin = origin_of(message.subject);
+  auto record = decode_record(message.bytes);
+  if (origin && record) {
+    arrived_.push_back({*origin, std::move(*record)});
+    return {};
+  }
+  ++refused_;
+  say_(LOG_WARNING, "refused a message of " + message.subject + ": " +
+                        (origin ? record.error().message() : std::string("not a subject of records")));
+  return {};
+}
+
+Result<void> Collector::commit() {
+  FLASH_TRY(const Committed done, store_.commit(arrived_, refused_, position_));
+  arrived_.clear();
+  refused_ = 0;
+  say_(LOG_DEBUG,
+       "stored " + std::to_string(done.fresh) + ", known already " + std::to_string(done.duplicates));
+  for (const auto& w : done.watermarks)
+    FLASH_CHECK(nats_->publish(watermark_subject(w.node), encode(w.watermark)));
+  return {};
+}
+
+Result<void> Collector::collect(Duration longest) {
+  auto done = batch(longest);
+  if (!done) nats_.reset();
+  return done;
+}
+
+Result<void> Collector::batch(Duration longest) {
+  for (std::size_t i = 0; i < kBatch; ++i) {
+    FLASH_TRY(auto message, nats_->next(i == 0 ? longest : Duration{}));
+    if (!message) break;
+    FLASH_CHECK(take(std::move(*message)));
+  }
+  const bool idle = arrived_.empty() && refused_ == 0;
+  idle_batches_ = idle ? idle_batches_ + 1 : 0;
+  if (!idle) return commit();
+  return idle_batches_ % kIdleBatches == 0 ? look_behind() : Result<void>();
+}
+
+Result<void> Collector::look_behind() {
+  FLASH_TRY(const StreamState stream, nats_->ensure_stream(kStream, kStreamSubjects));
+  if (stream.created_ns == position_.stream_created_ns && stream.last <= position_.last) return {};
+  return Error(std::errc::timed_out, "the stream has messages that its consumer does not bring");
+}
+
+}  // namespace flash::coordinator

@@ -1,0 +1,44 @@
+// Purpose: the coordinator's work: what the stream brings goes into the store, then each node is told how far
+// its records are safe. Nothing is acknowledged to the stream: the store knows where it stands in it.
+// Ownership: borrows the store. Thread rule: one thread, which waits here.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "coordinator/nats.h"
+#include "coordinator/store.h"
+
+namespace flash::coordinator {
+
+class Collector {
+ public:
+  using Say = std::function<void(int priority, const std::string&)>;
+
+  Collector(NatsOptions options, Store& store, Say say);
+
+  /// Connects, makes the stream if need be, and begins where the store stands.
+  Result<void> connect();
+  bool connected() const { return nats_ && nats_->open(); }
+  /// One batch: waits for its first message for so long. After an error it is not connected any more.
+  Result<void> collect(Duration longest);
+
+ private:
+  Result<void> batch(Duration longest);
+  Result<void> take(Message message);
+  Result<void> commit();
+  /// Nothing has come for long: is there nothing? A consumer can be lost without a word.
+  Result<void> look_behind();
+
+  NatsOptions options_;
+  Store& store_;
+  Say say_;
+  std::unique_ptr<Nats> nats_;
+  Position position_;
+  std::vector<Arrived> arrived_;
+  std::uint64_t refused_ = 0;
+  int idle_batches_ = 0;
+};
+
+}  // namespace flash::coordinator

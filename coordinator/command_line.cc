@@ -1,0 +1,62 @@
+#include "coordinator/command_line.h"
+
+namespace flash::coordinator {
+namespace {
+
+std::function<Applied(std::string_view)> command_into(CommandLine& line) {
+  return [&line](std::string_view word) -> Applied {
+    if (word != "fleet") return UsageError{"'" + std::string(word) + "' is not fleet"};
+    line.command = CommandLine::Command::Fleet;
+    return std::nullopt;
+  };
+}
+
+}  // namespace
+
+std::function<Applied(std::string_view)> nats_url_into(std::string& out) {
+  return [&out](std::string_view text) -> Applied {
+    const bool known = text.starts_with("nats://") || text.starts_with("tls://");
+    const std::string_view host = text.substr(std::min(text.size(), text.find("//") + 2));
+    if (!known || host.empty())
+      return UsageError{"'" + std::string(text) + "' is not nats://HOST:PORT or tls://HOST:PORT"};
+    if (host.find('@') != host.npos)
+      return UsageError{"user and password belong in a file: every local user sees a command line"};
+    out = text;
+    return std::nullopt;
+  };
+}
+
+std::vector<OptionRow> option_rows(CommandLine& o) {
+  using Command = CommandLine::Command;
+  return {
+      {"COMMAND", "", "fleet: print what the store knows, and end; without: run", command_into(o)},
+      {"--nats", "URL", "the server (default nats://127.0.0.1:4222)", nats_url_into(o.nats.url)},
+      {"--nats-credentials", "FILE", kCredentialsHelp, text_into(o.nats.credentials)},
+      {"--nats-ca", "FILE", kCaHelp, text_into(o.nats.ca)},
+      {"--store", "PATH", "where records are kept (default /var/lib/flash-coordinator/store.db)",
+       text_into(o.store)},
+      {"--json", "", "fleet as JSON", flag_into(o.json)},
+      {"--log-level", "LEVEL", "error, warning, notice, info or debug (default info)",
+       log_level_into(o.log_level)},
+      {"--version", "", "print the version and end", constant_into(o.command, Command::Version)},
+      {"--help", "", "print this and end; also -h", constant_into(o.command, Command::Help)},
+  };
+}
+
+Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments) {
+  CommandLine line;
+  if (asks_for_help(arguments))
+    line.command = CommandLine::Command::Help;
+  else if (const Applied wrong = apply_options(option_rows(line), arguments))
+    return Error(std::errc::invalid_argument, wrong->message);
+  return line;
+}
+
+std::string help_text() {
+  CommandLine line;
+  return "Usage: flash-coordinator [OPTION]... [fleet]\n"
+         "Collects what the nodes' agents earn and shows the fleet. See flash-coordinator(8).\n\n" +
+         describe_options(option_rows(line));
+}
+
+}  // namespace flash::coordinator

@@ -1,0 +1,41 @@
+// Purpose: flash-coordinator's options as one table: parsing, --help and the man page test read it; and the
+// options of a NATS server, which flash-sync has too.
+// Ownership: values. Thread rule: pure.
+#pragma once
+
+#include <syslog.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/nats.h"
+#include "core/command_line.h"
+#include "core/result.h"
+
+namespace flash::coordinator {
+
+struct CommandLine {
+  enum class Command : std::uint8_t { Run, Fleet, Help, Version };
+  Command command = Command::Run;
+  NatsOptions nats{.url = "nats://127.0.0.1:4222"};
+  std::string store = "/var/lib/flash-coordinator/store.db";
+  bool json = false;
+  int log_level = LOG_INFO;
+};
+
+std::vector<OptionRow> option_rows(CommandLine& line);
+/// EINVAL says what is wrong.
+Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments);
+std::string help_text();
+
+/// nats://HOST:PORT or tls://HOST:PORT, without a password: any local user sees a command line.
+std::function<Applied(std::string_view)> nats_url_into(std::string& out);
+
+inline constexpr std::string_view kCredentialsHelp = "file whose first line is USER:PASSWORD (default: none)";
+inline constexpr std::string_view kCaHelp =
+    "file of certificates that sign the server's (default: the system's)";
+
+}  // namespace flash::coordinator

@@ -1,0 +1,126 @@
+// flash-coordinator: collects what the agents of all nodes earn, from NATS into a store, and shows the fleet.
+// flash-coordinator(8).
+#include <signal.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+#include "coordinator/collector.h"
+#include "coordinator/command_line.h"
+#include "coordinator/fleet.h"
+#include "coordinator/version.h"
+#include "core/service_log.h"
+
+namespace flash::coordinator {
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr Duration kWait = std::chrono::milliseconds(500);
+constexpr Duration kRetryFirst = std::chrono::milliseconds(250), kRetryLongest = std::chrono::seconds(10);
+
+sigset_t end_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+/// Waits that long for being told to end.
+bool told_to_end(Duration longest) {
+  const sigset_t set = end_signals();
+  const auto whole = std::chrono::floor<std::chrono::seconds>(longest);
+  const timespec time{whole.count(), (longest - whole).count()};
+  return sigtimedwait(&set, nullptr, &time) > 0;
+}
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "flash-coordinator: %s\n", error.message().c_str());
+  return kExitFailure;
+}
+
+int show_fleet(const CommandLine& line) {
+  auto store = Store::open_to_read(line.store);
+  if (!store) return fail(store.error());
+  const auto text = line.json ? fleet_json(*store) : fleet_text(*store);
+  if (!text) return fail(text.error());
+  std::fputs(text->c_str(), stdout);
+  return 0;
+}
+
+/// Says a state once, however often it is met.
+class Status {
+ public:
+  explicit Status(const ServiceLog& log) : log_(log) {}
+  void operator()(int priority, const std::string& text) {
+    if (text == said_) return;
+    said_ = text;
+    log_(priority, text);
+    sd_notify(0, ("STATUS=" + text).c_str());
+  }
+
+ private:
+  const ServiceLog& log_;
+  std::string said_;
+};
+
+int run(CommandLine line) {
+  const sigset_t set = end_signals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const ServiceLog log("flash-coordinator", line.log_level);
+  std::string note;
+  auto store = Store::open(line.store, &note);
+  if (!store) return fail(store.error());
+  if (!note.empty()) log(LOG_WARNING, note);
+  line.nats.name = std::string("flash-coordinator ") + flash::kVersion;
+  Collector collector(line.nats, *store, log);
+  Status status(log);
+  sd_notify(0, "READY=1");
+  Duration retry = kRetryFirst, pause{};
+  while (!told_to_end(pause)) {
+    pause = {};
+    auto done = collector.connected() ? collector.collect(kWait) : collector.connect();
+    if (done && collector.connected()) {
+      status(LOG_INFO, "connected to " + line.nats.url);
+      retry = kRetryFirst;
+    } else if (!done) {
+      status(LOG_WARNING, done.error().message());
+      pause = retry;
+      retry = std::min(retry * 2, kRetryLongest);
+    }
+  }
+  sd_notify(0, "STOPPING=1");
+  return 0;
+}
+
+}  // namespace
+}  // namespace flash::coordinator
+
+int main(int argc, char** argv) {
+  using flash::coordinator::CommandLine;
+  auto line = flash::coordinator::parse_command_line(flash::words_of(argc, argv));
+  if (!line) {
+    std::fprintf(stderr, "flash-coordinator: %s\nTry 'flash-coordinator --help'.\n",
+                 line.error().message().c_str());
+    return flash::coordinator::kExitUsage;
+  }
+  switch (line->command) {
+    case CommandLine::Command::Help:
+      std::fputs(flash::coordinator::help_text().c_str(), stdout);
+      return 0;
+    case CommandLine::Command::Version:
+      std::printf("flash-coordinator %s\n", flash::kVersion);
+      return 0;
+    case CommandLine::Command::Fleet:
+      return flash::coordinator::show_fleet(*line);
+    case CommandLine::Command::Run:
+      break;
+  }
+  umask(0027);
+  return flash::coordinator::run(*line);
+}

@@ -1,0 +1,140 @@
+#include "coordinator/messages.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "link/cbor.h"
+#include "link/episode_cbor.h"
+
+namespace flash::coordinator {
+
+using link::cbor::begin;
+using link::cbor::Check;
+using link::cbor::Fields;
+using link::cbor::fields_of;
+using link::cbor::json;
+using link::cbor::Writer;
+
+namespace {
+
+constexpr std::string_view kUp = "flash.v1.up.";
+constexpr std::string_view kDown = "flash.v1.dn.";
+constexpr std::string_view kEpisodes = ".ep";
+constexpr std::string_view kWatermarks = ".wm";
+constexpr double kMaxSeq = 9e15;  // exact as a number of SQLite and of JSON
+
+void check_run(Check& c, const std::string& run) {
+  const bool hex = std::all_of(run.begin(), run.end(),
+                               [](char x) { return (x >= '0' && x <= '9') || (x >= 'a' && x <= 'f'); });
+  if (run.size() != 32 || !hex) c.fail("run", "not 32 hexadecimal digits");
+}
+
+Result<void> check(const Record& m) {
+  Check c;
+  check_run(c, m.run);
+  c.range("seq", static_cast<double>(m.seq), 1, kMaxSeq);
+  if (m.prev >= m.seq) c.fail("prev", "not below seq");
+  FLASH_CHECK(c.result());
+  return link::cbor::check(m.episode, "episode.");
+}
+
+Result<void> check(const Watermark& m) {
+  Check c;
+  check_run(c, m.run);
+  c.range("seq", static_cast<double>(m.seq), 0, kMaxSeq);
+  return c.result();
+}
+
+/// The message as a map, where it is of this type.
+Result<json> parse(std::string_view bytes, std::string_view expected) {
+  FLASH_TRY(json j, link::cbor::parse(bytes));
+  FLASH_TRY(const std::string type, link::cbor::type_of(j, kVersion));
+  if (type != expected) return link::cbor::unknown_type(type);
+  return j;
+}
+
+}  // namespace
+
+std::string encode_episode(const link::Episode& episode) {
+  Writer w;
+  link::cbor::write(w, episode);
+  return w.take();
+}
+
+std::string encode_record(std::string_view run, std::uint64_t seq, std::uint64_t prev,
+                          std::string_view episode) {
+  Writer w;
+  begin(w, kVersion, "episode", 4);
+  w.field("run", run);
+  w.field("seq", seq);
+  w.field("prev", prev);
+  w.text("episode");
+  w.raw(episode);
+  return w.take();
+}
+
+std::string encode(const Record& m) {
+  assert(check(m));
+  return encode_record(m.run, m.seq, m.prev, encode_episode(m.episode));
+}
+
+std::string encode(const Watermark& m) {
+  assert(check(m));
+  Writer w;
+  begin(w, kVersion, "watermark", 2);
+  w.field("run", m.run);
+  w.field("seq", m.seq);
+  return w.take();
+}
+
+Result<Record> decode_record(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes, "episode"));
+  Record m;
+  Fields f = fields_of(j);
+  f.get("run", m.run);
+  f.get("seq", m.seq);
+  f.get("prev", m.prev);
+  const json* episode = f.find("episode");
+  FLASH_CHECK(f.done({"v", "t", "run", "seq", "prev", "episode"}));
+  FLASH_CHECK(link::cbor::read(*episode, "episode.", m.episode));
+  FLASH_CHECK(check(m));
+  return m;
+}
+
+Result<Watermark> decode_watermark(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes, "watermark"));
+  Watermark m;
+  Fields f = fields_of(j);
+  f.get("run", m.run);
+  f.get("seq", m.seq);
+  FLASH_CHECK(f.done({"v", "t", "run", "seq"}));
+  FLASH_CHECK(check(m));
+  return m;
+}
+
+bool is_token(std::string_view text) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  };
+  return !text.empty() && text.size() <= 64 && std::all_of(text.begin(), text.end(), allowed);
+}
+
+std::string record_subject(const Origin& origin) {
+  return std::string(kUp) + origin.pool + "." + origin.node + std::string(kEpisodes);
+}
+
+std::string watermark_subject(std::string_view node) {
+  return std::string(kDown) + std::string(node) + std::string(kWatermarks);
+}
+
+std::optional<Origin> origin_of(std::string_view subject) {
+  if (!subject.starts_with(kUp) || !subject.ends_with(kEpisodes)) return std::nullopt;
+  subject.remove_prefix(kUp.size());
+  subject.remove_suffix(std::min(kEpisodes.size(), subject.size()));
+  const auto dot = subject.find('.');
+  if (dot == subject.npos) return std::nullopt;
+  const Origin origin{std::string(subject.substr(0, dot)), std::string(subject.substr(dot + 1))};
+  return is_token(origin.pool) && is_token(origin.node) ? std::optional(origin) : std::nullopt;
+}
+
+}  // namespace flash::coordinator

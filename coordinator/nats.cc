@@ -1,0 +1,210 @@
+#include "coordinator/nats.h"
+
+#include <nats/nats.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+namespace flash::coordinator {
+namespace {
+
+constexpr std::int64_t kConnectTimeoutMs = 5000;
+constexpr std::int64_t kPingMs = 10000;  // a server that is silent for three of them is gone
+constexpr std::int64_t kWriteDeadlineMs = 5000;
+constexpr std::int64_t kStreamBytes = std::int64_t{4} << 30;
+constexpr std::int64_t kStreamAgeNs = std::int64_t{7} * 86400 * 1'000'000'000;
+constexpr std::int32_t kMessageBytes = 64 * 1024;
+
+template <auto destroy>
+struct Destroy {
+  template <class T>
+  void operator()(T* handle) const {
+    destroy(handle);
+  }
+};
+using OptionsHandle = std::unique_ptr<natsOptions, Destroy<natsOptions_Destroy>>;
+using ConnectionHandle = std::unique_ptr<natsConnection, Destroy<natsConnection_Destroy>>;
+using ContextHandle = std::unique_ptr<jsCtx, Destroy<jsCtx_Destroy>>;
+using SubscriptionHandle = std::unique_ptr<natsSubscription, Destroy<natsSubscription_Destroy>>;
+using MessageHandle = std::unique_ptr<natsMsg, Destroy<natsMsg_Destroy>>;
+using MetaHandle = std::unique_ptr<jsMsgMetaData, Destroy<jsMsgMetaData_Destroy>>;
+using StreamHandle = std::unique_ptr<jsStreamInfo, Destroy<jsStreamInfo_Destroy>>;
+
+std::errc code_of(natsStatus status) {
+  switch (status) {
+    case NATS_NOT_PERMITTED:
+    case NATS_CONNECTION_AUTH_FAILED:
+      return std::errc::permission_denied;
+    case NATS_INVALID_ARG:
+    case NATS_ADDRESS_MISSING:
+    case NATS_INVALID_SUBJECT:
+      return std::errc::invalid_argument;
+    case NATS_TIMEOUT:
+      return std::errc::timed_out;
+    default:
+      return std::errc::not_connected;
+  }
+}
+
+/// What the library knows of this thread's last error, without the place in its source: "(conn.c:2088): ".
+std::string words_for(natsStatus status) {
+  natsStatus last = NATS_OK;
+  const char* detail = nats_GetLastError(&last);
+  if (last != status || !detail || !*detail) return natsStatus_GetText(status);
+  const std::string_view text(detail);
+  const auto end = text.starts_with('(') ? text.find("): ") : text.npos;
+  return std::string(end == text.npos ? text : text.substr(end + 3));
+}
+
+Result<void> done(natsStatus status, const std::string& what) {
+  if (status == NATS_OK) return {};
+  return Error(code_of(status), what + ": " + words_for(status));
+}
+
+std::int64_t milliseconds(Duration d) {
+  return std::chrono::ceil<std::chrono::milliseconds>(d).count();
+}
+
+// Without one the library writes to stderr; trouble() has it.
+void ignore_error(natsConnection*, natsSubscription*, natsStatus, void*) {}
+
+Result<void> set_credentials(natsOptions* options, const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return Error(std::errc::invalid_argument, path + " cannot be read");
+  const auto colon = line.find(':');
+  if (colon == line.npos || colon == 0)
+    return Error(std::errc::invalid_argument, path + ": its first line is not USER:PASSWORD");
+  return done(natsOptions_SetUserInfo(options, line.substr(0, colon).c_str(), line.substr(colon + 1).c_str()),
+              path);
+}
+
+Result<OptionsHandle> options_for(const NatsOptions& o) {
+  natsOptions* made = nullptr;
+  FLASH_CHECK(done(natsOptions_Create(&made), "libnats"));
+  OptionsHandle handle(made);
+  FLASH_CHECK(done(natsOptions_SetURL(made, o.url.c_str()), o.url));
+  FLASH_CHECK(done(natsOptions_SetName(made, o.name.c_str()), "libnats"));
+  FLASH_CHECK(done(natsOptions_SetTimeout(made, kConnectTimeoutMs), "libnats"));
+  FLASH_CHECK(done(natsOptions_SetPingInterval(made, kPingMs), "libnats"));
+  FLASH_CHECK(done(natsOptions_SetWriteDeadline(made, kWriteDeadlineMs), "libnats"));
+  FLASH_CHECK(done(natsOptions_SetAllowReconnect(made, false), "libnats"));
+  FLASH_CHECK(done(natsOptions_SetErrorHandler(made, ignore_error, nullptr), "libnats"));
+  if (!o.ca.empty()) FLASH_CHECK(done(natsOptions_LoadCATrustedCertificates(made, o.ca.c_str()), o.ca));
+  if (o.url.starts_with("tls://")) FLASH_CHECK(done(natsOptions_SetSecure(made, true), "TLS"));
+  if (!o.credentials.empty()) FLASH_CHECK(set_credentials(made, o.credentials));
+  return handle;
+}
+
+}  // namespace
+
+struct Nats::Impl {
+  // In the order of being made: the last one goes first.
+  ConnectionHandle connection;
+  ContextHandle context;
+  SubscriptionHandle subscription;
+  bool stream = false;  // the subscription is one of a stream
+};
+
+Nats::Nats(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Nats::~Nats() = default;
+
+Result<std::unique_ptr<Nats>> Nats::connect(const NatsOptions& options) {
+  FLASH_TRY(const OptionsHandle handle, options_for(options));
+  auto impl = std::make_unique<Impl>();
+  natsConnection* connection = nullptr;
+  FLASH_CHECK(done(natsConnection_Connect(&connection, handle.get()), options.url));
+  impl->connection.reset(connection);
+  jsCtx* context = nullptr;
+  FLASH_CHECK(done(natsConnection_JetStream(&context, connection, nullptr), "JetStream"));
+  impl->context.reset(context);
+  return std::unique_ptr<Nats>(new Nats(std::move(impl)));
+}
+
+bool Nats::open() const {
+  return !natsConnection_IsClosed(impl_->connection.get());
+}
+
+std::string Nats::trouble() const {
+  const char* words = nullptr;
+  const natsStatus status = natsConnection_GetLastError(impl_->connection.get(), &words);
+  if (status == NATS_OK) return {};
+  return words && *words ? words : natsStatus_GetText(status);
+}
+
+Result<void> Nats::publish(const std::string& subject, std::string_view bytes) {
+  return done(natsConnection_Publish(impl_->connection.get(), subject.c_str(), bytes.data(),
+                                     static_cast<int>(bytes.size())),
+              "publish " + subject);
+}
+
+Result<void> Nats::subscribe(const std::string& subject) {
+  natsSubscription* made = nullptr;
+  FLASH_CHECK(done(natsConnection_SubscribeSync(&made, impl_->connection.get(), subject.c_str()),
+                   "subscribe " + subject));
+  impl_->subscription.reset(made);
+  impl_->stream = false;
+  return {};
+}
+
+Result<StreamState> Nats::ensure_stream(const std::string& stream, const std::string& subjects) {
+  jsStreamInfo* info = nullptr;
+  natsStatus status = js_GetStreamInfo(&info, impl_->context.get(), stream.c_str(), nullptr, nullptr);
+  if (status == NATS_NOT_FOUND) {
+    jsStreamConfig config;
+    FLASH_CHECK(done(jsStreamConfig_Init(&config), "libnats"));
+    const char* list[] = {subjects.c_str()};
+    config.Name = stream.c_str();
+    config.Subjects = list;
+    config.SubjectsLen = 1;
+    config.Storage = js_FileStorage;
+    config.MaxAge = kStreamAgeNs;
+    config.MaxBytes = kStreamBytes;
+    config.MaxMsgSize = kMessageBytes;
+    config.Discard = js_DiscardNew;  // the nodes keep what does not fit
+    status = js_AddStream(&info, impl_->context.get(), &config, nullptr, nullptr);
+  }
+  FLASH_CHECK(done(status, "stream " + stream));
+  const StreamHandle handle(info);
+  return StreamState{info->Created, info->State.LastSeq};
+}
+
+Result<void> Nats::subscribe_stream(const std::string& stream, const std::string& subjects,
+                                    std::uint64_t position) {
+  jsSubOptions options;
+  FLASH_CHECK(done(jsSubOptions_Init(&options), "libnats"));
+  options.Stream = stream.c_str();
+  options.Ordered = true;
+  options.Config.DeliverPolicy = js_DeliverByStartSequence;
+  options.Config.OptStartSeq = std::max<std::uint64_t>(position, 1);
+  natsSubscription* made = nullptr;
+  FLASH_CHECK(
+      done(js_SubscribeSync(&made, impl_->context.get(), subjects.c_str(), nullptr, &options, nullptr),
+           "subscribe " + stream));
+  impl_->subscription.reset(made);
+  impl_->stream = true;
+  return {};
+}
+
+Result<std::optional<Message>> Nats::next(Duration longest) {
+  natsMsg* got = nullptr;
+  // The library takes 0 for "at once", and needs a moment to look.
+  const std::int64_t ms = std::max<std::int64_t>(milliseconds(longest), 1);
+  const natsStatus status = natsSubscription_NextMsg(&got, impl_->subscription.get(), ms);
+  if (status == NATS_TIMEOUT && open()) return std::optional<Message>{};
+  FLASH_CHECK(done(status, "next message"));
+  const MessageHandle handle(got);
+  Message message;
+  message.subject = natsMsg_GetSubject(got);
+  message.bytes.assign(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
+  if (impl_->stream) {
+    jsMsgMetaData* meta = nullptr;
+    FLASH_CHECK(done(natsMsg_GetMetaData(&meta, got), "message without a position"));
+    const MetaHandle owned(meta);
+    message.position = meta->Sequence.Stream;
+  }
+  return std::optional<Message>{std::move(message)};
+}
+
+}  // namespace flash::coordinator

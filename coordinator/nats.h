@@ -1,0 +1,67 @@
+// Purpose: a connection to a NATS server, as flash-sync and flash-coordinator need it: publish, and wait for
+// messages of a subject or of a stream, without callbacks. A connection that broke is done with: open another
+// one (libnats 3.4 fails one of 256 authentications, and resends what it buffered over a reconnect).
+// Ownership: owns libnats' handles. Thread rule: one thread; it may wait in connect() and next().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "core/time.h"
+
+namespace flash::coordinator {
+
+struct NatsOptions {
+  std::string url;          // nats://host:4222; tls://host:4222
+  std::string credentials;  // file whose first line is USER:PASSWORD; empty: none are needed
+  std::string ca;           // file of certificates that sign the server's; empty: the system's
+  std::string name;         // what the server's operator sees
+};
+
+struct Message {
+  std::string subject, bytes;
+  std::uint64_t position = 0;  // in its stream
+};
+
+/// What a stream keeps now.
+struct StreamState {
+  std::int64_t created_ns = 0;  // a stream made anew is another one, though it has the same name
+  std::uint64_t last = 0;       // position of its newest message
+};
+
+class Nats {
+ public:
+  static Result<std::unique_ptr<Nats>> connect(const NatsOptions& options);
+  ~Nats();
+  Nats(const Nats&) = delete;
+  Nats& operator=(const Nats&) = delete;
+
+  bool open() const;
+  /// What went wrong last, also behind our back (a subject that is not allowed); empty: nothing.
+  std::string trouble() const;
+
+  /// Into the library's buffer: nobody says that it arrived.
+  Result<void> publish(const std::string& subject, std::string_view bytes);
+  /// From now on next() brings what comes under this subject.
+  Result<void> subscribe(const std::string& subject);
+
+  /// Makes the stream if there is none.
+  Result<StreamState> ensure_stream(const std::string& stream, const std::string& subjects);
+  /// From now on next() brings the stream's messages in order, from this position on.
+  Result<void> subscribe_stream(const std::string& stream, const std::string& subjects,
+                                std::uint64_t position);
+
+  /// The next message; nullopt: none for so long.
+  Result<std::optional<Message>> next(Duration longest);
+
+ private:
+  struct Impl;
+  explicit Nats(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flash::coordinator

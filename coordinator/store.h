@@ -1,0 +1,78 @@
+// Purpose: the coordinator's records on disk, each once, whatever comes twice: (node, run, seq) is its key.
+// Ownership: owns the file. Thread rule: one thread; others may read the file beside it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coordinator/messages.h"
+#include "core/result.h"
+#include "core/time.h"
+
+namespace flash::coordinator {
+
+struct Arrived {
+  Origin origin;
+  Record record;
+};
+
+/// Where in the stream the store stands; its records and this are one commit.
+struct Position {
+  std::int64_t stream_created_ns = 0;
+  std::uint64_t last = 0;
+  bool operator==(const Position&) const = default;
+};
+
+struct Committed {
+  std::uint64_t fresh = 0, duplicates = 0;
+  struct NodeWatermark {
+    std::string node;
+    Watermark watermark;
+  };
+  std::vector<NodeWatermark> watermarks;  // of every run that something came of
+};
+
+struct StoreCounts {
+  std::uint64_t records = 0;
+  std::uint64_t duplicates = 0, refused = 0;  // since the store was made
+};
+
+struct FleetAgent {
+  std::string node, pool;
+  link::Episode latest;
+  std::uint64_t records = 0;
+};
+
+struct FleetRun {
+  std::string node, run;
+  std::uint64_t records = 0, watermark = 0;
+};
+
+class Store {
+ public:
+  /// As link::sqlite::Database::open().
+  static Result<Store> open(const std::string& path, std::string* note);
+  static Result<Store> open_to_read(const std::string& path);
+  Store(Store&&) noexcept;
+  Store& operator=(Store&&) noexcept;
+  ~Store();
+
+  Result<Position> position() const;
+  /// All or nothing, on the disk when it returns. `refused`: messages that were none.
+  Result<Committed> commit(std::span<const Arrived> records, std::uint64_t refused, const Position& position);
+
+  Result<StoreCounts> counts() const;
+  Result<std::vector<FleetAgent>> agents() const;  // in order of node and agent
+  Result<std::vector<FleetRun>> runs() const;      // in order of node
+
+ private:
+  struct Impl;
+  explicit Store(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flash::coordinator

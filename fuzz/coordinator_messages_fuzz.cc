@@ -1,0 +1,41 @@
+// What comes over the network between flash-sync and flash-coordinator; the first byte says which end reads
+// it: an error of one printable line, or a message that says the same when it is written and read again.
+#include <cstdint>
+#include <string_view>
+
+#include "coordinator/messages.h"
+#include "fuzz/messages.h"
+
+namespace flash::coordinator {
+namespace {
+
+template <class Decode>
+void check(std::string_view bytes, Decode decode) {
+  const auto message = decode(bytes);
+  if (!message) return link::check_error(message.error());
+  const auto written = encode(*message);
+  const auto again = decode(written);
+  FUZZ_REQUIRE(again && again->seq == message->seq);
+  FUZZ_REQUIRE(encode(*again) == written);
+}
+
+void check_subject(std::string_view subject) {
+  const auto origin = origin_of(subject);
+  FUZZ_REQUIRE(!origin || record_subject(*origin) == subject);
+}
+
+}  // namespace
+}  // namespace flash::coordinator
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace flash::coordinator;
+  if (size == 0) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] == '0')
+    check(bytes, decode_record);
+  else if (data[0] == '1')
+    check(bytes, decode_watermark);
+  else
+    check_subject(bytes);
+  return 0;
+}

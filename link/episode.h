@@ -1,0 +1,35 @@
+// Purpose: how an episode of one agent went, as flashd tells flash-sync and flash-sync the coordinator.
+// Ownership: values. Thread rule: none needed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/decision.h"
+#include "core/target.h"
+
+namespace flash::link {
+
+inline constexpr std::size_t kMaxEmbedding = 256;  // numbers, as core/policy_snapshot.h has it
+
+struct Episode {
+  std::string agent;  // identity on its node across restarts: "resource-limits:/system.slice/web.service"
+  Task task = Task::ResourceLimits;
+  std::string target;  // what people call it
+  std::string application;
+  std::string rule;
+  std::uint64_t episode = 0;  // counts within one start of flashd
+  Stage stage = Stage::Initialized;
+  std::uint32_t steps = 0;
+  std::uint32_t rewards = 0;           // trusted ones that these steps earned
+  double reward_mean = 0;              // of them
+  std::uint64_t fallback_rewards = 0;  // steps that fallback_reward is of
+  double fallback_reward = 0;          // mean per step, earned by the fallback
+  std::uint64_t model_version = 0;     // of the policy in the seat, 0: none
+  std::vector<float> embedding;        // its embedding; empty: it has none
+  std::int64_t time_us = 0;            // wall clock of the last step
+  bool operator==(const Episode&) const = default;
+};
+
+}  // namespace flash::link

@@ -1,0 +1,158 @@
+#include "sync/uplink.h"
+
+#include <syslog.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "core/process.h"
+
+namespace flash::sync {
+namespace {
+
+constexpr std::size_t kIncoming = 2 * link::sync::kEpisodeWindow;
+constexpr Duration kRound = std::chrono::milliseconds(500);  // one commit per round at most
+constexpr Duration kRetryFirst = std::chrono::milliseconds(500), kRetryLongest = std::chrono::minutes(1);
+
+std::string fresh_run(Random& random) {
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(random.next()),
+                static_cast<unsigned long long>(random.next()));
+  return text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Uplink>> Uplink::open(UplinkOptions options, Random random, Say say) {
+  std::string note;
+  FLASH_TRY(Outbox outbox, Outbox::open(options.outbox, fresh_run(random), options.max_records, &note));
+  if (!note.empty()) say(LOG_WARNING, note);
+  return std::unique_ptr<Uplink>(new Uplink(std::move(options), random, std::move(say), std::move(outbox)));
+}
+
+Uplink::Uplink(UplinkOptions options, Random random, Say say, Outbox outbox)
+    : options_(std::move(options)),
+      say_(std::move(say)),
+      incoming_(kIncoming),
+      stored_(kIncoming),
+      random_(random),
+      outbox_(std::move(outbox)),
+      dispatch_(options_.dispatch),
+      retry_(kRetryFirst),
+      said_thinned_(outbox_.counts().thinned) {
+  publish_state();
+  thread_ = std::thread([this] { work(); });
+}
+
+Uplink::~Uplink() {
+  ending_ = true;
+  thread_.join();
+}
+
+bool Uplink::put(std::uint64_t epoch, const link::sync::EpisodeEnd& episode) {
+  return incoming_.put({epoch, episode});
+}
+
+UplinkState Uplink::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+// --- the thread -----------------------------------------------------------------------------------------
+
+void Uplink::publish_state() {
+  own_.outbox = outbox_.counts();
+  own_.trouble = store_trouble_.empty() ? link_trouble_ : store_trouble_;
+  if (own_.trouble != said_ && !own_.trouble.empty()) say_(LOG_WARNING, "coordinator: " + own_.trouble);
+  said_ = own_.trouble;
+  if (own_.outbox.thinned > said_thinned_)
+    say_(LOG_WARNING, "outbox: the coordinator is away for too long: " +
+                          std::to_string(own_.outbox.thinned - said_thinned_) +
+                          " of the oldest records were thinned out");
+  said_thinned_ = own_.outbox.thinned;
+  const std::lock_guard lock(mutex_);
+  state_ = own_;
+}
+
+void Uplink::work() {
+  while (!ending_) {
+    const Duration now = clock_now(CLOCK_MONOTONIC);
+    store();
+    if (!nats_ && now >= retry_at_) connect(now);
+    if (nats_) {
+      if (auto done = talk(now); !done) disconnected(now, done.error().message());
+    } else {
+      std::this_thread::sleep_for(kRound);
+    }
+    publish_state();
+  }
+  store();
+}
+
+/// What cannot be stored now (a full disk) waits; flashd says no more than its window meanwhile.
+void Uplink::store() {
+  if (unstored_.empty()) unstored_ = incoming_.take();
+  if (unstored_.empty()) return;
+  const auto done = outbox_.add(unstored_);
+  store_trouble_ = done ? "" : done.error().message();
+  if (!done) return;
+  (void)stored_.put({unstored_.back().epoch, unstored_.back().episode.number});
+  unstored_.clear();
+}
+
+void Uplink::connect(Duration now) {
+  auto nats = coordinator::Nats::connect(options_.nats);
+  if (!nats) return disconnected(now, nats.error().message());
+  if (auto done = (*nats)->subscribe(coordinator::watermark_subject(options_.origin.node)); !done)
+    return disconnected(now, done.error().message());
+  nats_ = std::move(*nats);
+  dispatch_.restart();
+  own_.connected = true;
+  link_trouble_.clear();
+  say_(LOG_INFO, "coordinator: connected to " + options_.nats.url);
+}
+
+void Uplink::disconnected(Duration now, const std::string& why) {
+  nats_.reset();
+  own_.connected = false;
+  link_trouble_ = why;
+  retry_at_ = now + from_seconds(seconds(retry_) * random_.uniform(0.5, 1));
+  retry_ = std::min(retry_ * 2, kRetryLongest);
+}
+
+/// One round: sends what may be sent, then listens.
+Result<void> Uplink::talk(Duration now) {
+  FLASH_CHECK(send(now));
+  FLASH_TRY(auto message, nats_->next(kRound));
+  while (message) {
+    if (auto done = hear(message->bytes); !done) link_trouble_ = done.error().message();
+    FLASH_TRY(message, nats_->next({}));
+  }
+  if (const std::string trouble = nats_->trouble(); !trouble.empty()) link_trouble_ = trouble;
+  return {};
+}
+
+Result<void> Uplink::hear(const std::string& bytes) {
+  FLASH_TRY(const coordinator::Watermark mark, coordinator::decode_watermark(bytes));
+  if (mark.run != outbox_.run()) return {};  // of an outbox that was here before
+  retry_ = kRetryFirst;
+  if (!dispatch_.confirmed(clock_now(CLOCK_MONOTONIC), mark.seq)) return {};
+  return outbox_.confirm(mark.seq);
+}
+
+Result<void> Uplink::send(Duration now) {
+  const Dispatch::Wanted wanted = dispatch_.wanted(now);
+  if (wanted.most == 0) return {};
+  FLASH_TRY(const auto rows, outbox_.after(wanted.after, wanted.most));
+  const std::string subject = coordinator::record_subject(options_.origin);
+  for (const Outbox::Row& row : rows) {
+    FLASH_CHECK(
+        nats_->publish(subject, coordinator::encode_record(outbox_.run(), row.seq, row.prev, row.episode)));
+    dispatch_.sent(now, row.seq);
+    ++own_.published;
+  }
+  return {};
+}
+
+}  // namespace flash::sync

@@ -1,0 +1,97 @@
+// Purpose: the way to the coordinator: a thread that stores episodes in the outbox and sends them to a NATS
+// server whenever there is one. Neither the disk nor the network ever waits in flash-sync's loop.
+// Ownership: owns the thread, the outbox and the connection. Thread rule: all but the inside is the loop's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "coordinator/messages.h"
+#include "coordinator/nats.h"
+#include "core/mailbox.h"
+#include "core/random.h"
+#include "core/result.h"
+#include "core/time.h"
+#include "sync/dispatch.h"
+#include "sync/outbox.h"
+
+namespace flash::sync {
+
+struct UplinkOptions {
+  coordinator::NatsOptions nats;
+  coordinator::Origin origin;  // of this node
+  std::string outbox = "/var/lib/flash-sync/outbox.db";
+  std::size_t max_records = 200000;
+  DispatchOptions dispatch;
+};
+
+struct UplinkState {
+  bool connected = false;
+  std::uint64_t published = 0;  // records, each as often as it was sent
+  OutboxCounts outbox;
+  std::string trouble;  // why not connected, or what a server refused
+};
+
+class Uplink {
+ public:
+  using Say = std::function<void(int priority, const std::string&)>;  // also called by the thread
+
+  static Result<std::unique_ptr<Uplink>> open(UplinkOptions options, Random random, Say say);
+  ~Uplink();
+  Uplink(const Uplink&) = delete;
+  Uplink& operator=(const Uplink&) = delete;
+
+  /// false: there is no room now.
+  bool put(std::uint64_t epoch, const link::sync::EpisodeEnd& episode);
+
+  struct Stored {
+    std::uint64_t epoch = 0, number = 0;
+  };
+  /// Readable when stored() has something to say.
+  int fd() const { return stored_.fd(); }
+  /// What came on disk since the last call: all of an epoch up to this number.
+  std::vector<Stored> stored() { return stored_.take(); }
+
+  UplinkState state() const;
+
+ private:
+  Uplink(UplinkOptions options, Random random, Say say, Outbox outbox);
+  void work();
+  void store();
+  void connect(Duration now);
+  Result<void> talk(Duration now);
+  Result<void> hear(const std::string& bytes);
+  Result<void> send(Duration now);
+  void disconnected(Duration now, const std::string& why);
+  void publish_state();
+
+  const UplinkOptions options_;
+  const Say say_;
+  Mailbox<Outbox::Item> incoming_;
+  Mailbox<Stored> stored_;
+  std::atomic<bool> ending_ = false;
+
+  // The thread's own.
+  Random random_;
+  Outbox outbox_;
+  std::vector<Outbox::Item> unstored_;
+  std::unique_ptr<coordinator::Nats> nats_;
+  Dispatch dispatch_;
+  Duration retry_{}, retry_at_{};
+  UplinkState own_;
+  std::string store_trouble_, link_trouble_;
+  std::uint64_t said_thinned_ = 0;
+  std::string said_;
+
+  mutable std::mutex mutex_;
+  UplinkState state_;  // as of the thread's last round
+  std::thread thread_;
+};
+
+}  // namespace flash::sync

@@ -1,0 +1,44 @@
+#include "coordinator/command_line.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/man_page.h"
+
+namespace flash::coordinator {
+namespace {
+
+using testing::HasSubstr;
+
+Result<CommandLine> parse(std::vector<std::string_view> arguments) {
+  return parse_command_line(arguments);
+}
+
+TEST(CoordinatorCommandLine, RunsUnlessToldOtherwise) {
+  EXPECT_EQ(parse({})->command, CommandLine::Command::Run);
+  const auto fleet = parse({"--json", "fleet", "--store=/s"});
+  ASSERT_TRUE(fleet) << fleet.error().message();
+  EXPECT_EQ(fleet->command, CommandLine::Command::Fleet);
+  EXPECT_TRUE(fleet->json);
+  EXPECT_EQ(fleet->store, "/s");
+}
+
+TEST(CoordinatorCommandLine, APasswordOnTheCommandLineIsRefused) {
+  EXPECT_EQ(parse({"--nats", "tls://hub:4222"})->nats.url, "tls://hub:4222");
+  EXPECT_THAT(parse({"--nats", "nats://me:secret@hub"}).error().message(), HasSubstr("belong in a file"));
+}
+
+TEST(CoordinatorCommandLine, NamesWhatItDoesNotUnderstand) {
+  EXPECT_THAT(parse({"--nats", "http://hub"}).error().message(), HasSubstr("'http://hub' is not"));
+  EXPECT_THAT(parse({"--nats", "nats://"}).error().message(), HasSubstr("'nats://' is not"));
+  EXPECT_THAT(parse({"flee"}).error().message(), HasSubstr("'flee'"));
+}
+
+TEST(CoordinatorCommandLine, TheManPageHasEveryOptionAndNoOther) {
+  CommandLine line;
+  auto options = names_of(option_rows(line));
+  options.erase("COMMAND");
+  EXPECT_EQ(documented_options("flash-coordinator.8"), options);
+}
+
+}  // namespace
+}  // namespace flash::coordinator
