@@ -45,9 +45,7 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
 
 Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments) {
   CommandLine line;
-  if (asks_for_help(arguments))
-    line.command = CommandLine::Command::Help;
-  else if (const Applied wrong = apply_options(option_rows(line), arguments))
+  if (const Applied wrong = apply_options(option_rows(line), arguments))
     return Error(std::errc::invalid_argument, wrong->message);
   return line;
 }
