@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kMethods[] = {"unadapted", "ours", "rule", "converged"};
+constexpr const char* kMethods[] = {"unadapted", "ours", "shared", "rule", "converged"};
 constexpr int kEvaluated = 5;  // episodes per policy and pair
 
 /// A pair that a policy of another is tried on.
@@ -39,6 +39,7 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
   const int converged = o.converged > 0 ? o.converged : o.quick ? 30 : 80;
   FLASH_TRY(const Pool pool, experiment_pool(o, n, Purpose::Judged));
   FLASH_TRY(const Pretrained model, pretrained(o));
+  FLASH_TRY(const Pretrained without, pretrained(o, Conditioning::None));
 
   // On FLASH A.4's processors the pair's own slice keeps its cores and memory.
   std::vector<Pair> made;
@@ -84,11 +85,14 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
   for (const Trial& t : trials) tried_on.push_back(t.pair);
   const std::vector<PolicySnapshot> ours =
       snapshots_after_one_episode(model.policy(), tried_on, o.seed + 19, o.threads);
+  const std::vector<PolicySnapshot> shared =
+      snapshots_after_one_episode(without.policy(), tried_on, o.seed + 19, o.threads);
   in_parallel(trials.size(), o.threads, "characterize: trying", [&](std::size_t i) {
     Trial& t = trials[i];
     const std::uint64_t seed = o.seed + 23;
     t.lived["unadapted"] = tried(own[t.source], *t.pair, kEvaluated, seed);
     t.lived["ours"] = tried(ours[i], *t.pair, kEvaluated, seed);
+    t.lived["shared"] = tried(shared[i], *t.pair, kEvaluated, seed);
     t.lived["rule"] = mean_lived(*t.pair, kEvaluated, seed, [](World& w) { w.step_fallback(); });
     if (t.known != SIZE_MAX) {
       t.lived["converged"] = tried(own[t.known], *t.pair, kEvaluated, seed);
@@ -103,6 +107,7 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
   ordered_json out = heading(o, "characterize", n);
   out["converged_episodes"] = converged;
   out["model"] = model.origin;
+  out["shared_model"] = without.origin;
   const auto drop = [](const Trial& t, const char* m) {
     const double reference = t.lived.at("converged").reward;
     return 100 * (reference - t.lived.at(m).reward) / reference;
@@ -137,13 +142,17 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
         r[key.name] = mean_of(per_source([&](const Trial& t) { return key.of(t.lived.at(m)); }, counts));
       if (std::string(m) != "converged") out["cdf"][change][m] = all;
     }
+    if (const auto differences =
+            per_source([&](const Trial& t) { return drop(t, "ours") - drop(t, "shared"); }, counts);
+        !differences.empty())
+      out["ours_less_shared_pct"][change] = mean_of(differences);
   }
   for (const char* update : update_names()) {
     const auto counts = [&](const Trial& t) { return t.update == update; };
     const auto number = std::count_if(trials.begin(), trials.end(), counts);
     if (number == 0) continue;
     out["updates"][update]["pairs"] = number;
-    for (const char* m : {"unadapted", "ours", "rule"})
+    for (const char* m : {"unadapted", "ours", "shared", "rule"})
       out["updates"][update][m]["reward_drop_pct"] =
           mean_of(per_source([&](const Trial& t) { return drop(t, m); }, counts));
   }

@@ -202,14 +202,27 @@ Result<ordered_json> measure_amortize(const AmortizeOptions& o) {
   const std::vector<double> counts = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000};
   out["curves"]["pairs"] = counts;
   out["curves"]["tl"] = std::vector<double>(counts.size(), tl_cost.mean);
-  for (std::size_t size : pools) {
-    FLASH_TRY(const Pretrained model, pretrain_here(o, size, kRounds, o.quick ? 150 : kUpdates));
-    const auto curves = adapt_shared_policy(model.policy(), pairs, o.quick ? 2 : 5, judged);
-    std::vector<double> mine;
+  // Episodes until a pretrained policy stays near the references; where it never does, what retraining may
+  // cost.
+  const auto adaptation = [&](const SharedPolicy& policy) {
+    const auto curves = adapt_shared_policy(policy, pairs, o.quick ? 2 : 5, judged);
+    std::vector<double> costs;
     for (std::size_t i = 0; i < n; ++i) {
-      // Where it never comes near, it costs what retraining may cost.
       const double e = episodes_to(curves[i], reference[i]);
-      mine.push_back(e == static_cast<double>(curves[i].size()) ? budget + 1 : e);
+      costs.push_back(e == static_cast<double>(curves[i].size()) ? budget + 1 : e);
+    }
+    return costs;
+  };
+  const int updates = o.quick ? 150 : kUpdates;
+  for (std::size_t size : pools) {
+    FLASH_TRY(const Pretrained model, pretrain_here(o, size, kRounds, updates));
+    const std::vector<double> mine = adaptation(model.policy());
+    if (size == *std::max_element(pools.begin(), pools.end())) {
+      FLASH_TRY(const Pretrained without, pretrain_here(o, size, kRounds, updates, Conditioning::None));
+      const std::vector<double> shared = adaptation(without.policy());
+      out["shared"] = {{"pairs", size},
+                       {"adaptation_episodes", mean_of(shared)},
+                       {"ours_less_shared", difference_of(mine, shared)}};
     }
     const Interval cost = interval_of(mine);
     constexpr int kStepsPerRound = 200;  // ImitationOptions::steps
