@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kConverged = 0.95;  // of the reference score
+constexpr double kConverged = 0.95;  // of the reference score, or of the converged agent's reward
 constexpr int kResamples = 2000;
 constexpr const char* kOrder[] = {"flash",   "ours",      "shared", "true_params", "scratch", "tl",
                                   "tl_plus", "converged", "rule",   "best_fixed",  "oracle",  "random"};
@@ -35,6 +35,22 @@ Interval ratio(const std::vector<double>& above, const std::vector<double>& belo
           drawn[kResamples - 1 - kResamples / 40]};
 }
 
+/// Means over pairs of the episodes that a way needed, by the way's name.
+using Episodes = std::map<std::string, std::vector<double>>;
+
+/// How many times faster than transfer learning; a way that is there at once has needed one episode.
+/// REQUIRES: "tl" is among them.
+ordered_json speed_ups_over_tl(const Episodes& episodes, std::uint64_t seed) {
+  ordered_json out;
+  for (const char* name : {"flash", "ours", "tl_plus"}) {
+    if (!episodes.contains(name)) continue;
+    std::vector<double> own = episodes.at(name);
+    for (double& e : own) e = std::max(e, 1.0);
+    out[name] = ratio(episodes.at("tl"), own, seed);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::size_t settled_from(const std::vector<double>& scores, double least) {
@@ -57,13 +73,17 @@ ordered_json summarise(const AdaptRecord& record) {
         reference[i] = std::max(reference[i], score(i, way.curves[i].back()));
 
   ordered_json out;
-  std::map<std::string, std::vector<double>> episodes;
+  Episodes to_reference, to_converged_agent;
   for (const char* name : kOrder) {
     const auto found = record.ways.find(name);
     if (found == record.ways.end()) continue;
     const Way& way = found->second;
     std::vector<double> rewards, scores, first, drops, settled, used, kept;
-    std::vector<double>& until = episodes[name];
+    std::vector<double>&until = to_reference[name], &until_agent = to_converged_agent[name];
+    // Where it never settles, it counts as the whole budget.
+    const auto episodes_until = [&](std::size_t settled_at, const AdaptationCurve& c) {
+      return (settled_at < c.size() ? static_cast<double>(settled_at) : record.budget) + way.before;
+    };
     for (std::size_t i = 0; i < pairs; ++i) {
       const AdaptationCurve& c = way.curves[i];
       rewards.push_back(c.back());
@@ -74,7 +94,8 @@ ordered_json summarise(const AdaptRecord& record) {
       for (double r : c) along.push_back(score(i, r));
       const std::size_t from = settled_from(along, kConverged * reference[i]);
       settled.push_back(from < c.size() ? 1 : 0);
-      until.push_back(from < c.size() ? static_cast<double>(from) + way.before : record.budget + way.before);
+      until.push_back(episodes_until(from, c));
+      until_agent.push_back(episodes_until(settled_from(c, kConverged * converged[i][0]), c));
       if (i < way.lived.size() && !way.lived[i].empty()) {
         double u = 0, s = 0;
         for (const LivedEpisode& l : way.lived[i]) u += l.utilization, s += l.slo_preservation;
@@ -94,6 +115,7 @@ ordered_json summarise(const AdaptRecord& record) {
     m["reward_drop_pct"] = interval_of(drops);
     m["episodes_to_converge"] = interval_of(until);
     m["converged_share"] = interval_of(settled);
+    m["episodes_to_converged_agent"] = interval_of(until_agent);
     if (!used.empty()) {
       m["adaptation"]["utilization"] = interval_of(used);
       m["adaptation"]["slo_preservation"] = interval_of(kept);
@@ -115,13 +137,10 @@ ordered_json summarise(const AdaptRecord& record) {
   gain("ours_over_rule", "ours", "rule", false);
   gain("ours_over_best_fixed", "ours", "best_fixed", false);
   gain("flash_over_rule", "flash", "rule", false);
-  if (episodes.contains("tl"))
-    for (const char* name : {"flash", "ours", "tl_plus"}) {
-      if (!episodes.contains(name)) continue;
-      std::vector<double> own = episodes[name];
-      for (double& e : own) e = std::max(e, 1.0);
-      out["speed_up_over_tl"][name] = ratio(episodes["tl"], own, record.seed);
-    }
+  if (record.ways.contains("tl")) {
+    out["speed_up_over_tl"] = speed_ups_over_tl(to_reference, record.seed);
+    out["speed_up_over_tl_to_converged_agent"] = speed_ups_over_tl(to_converged_agent, record.seed);
+  }
   return out;
 }
 

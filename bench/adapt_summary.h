@@ -32,7 +32,7 @@ struct AdaptRecord {
 };
 
 /// {"methods": {NAME: {...}}, "curves": {NAME: [score per episode]}, "gain": {...}, "speed_up_over_tl":
-/// {...}}, flash-bench(1).
+/// {...}, "speed_up_over_tl_to_converged_agent": {...}}, flash-bench(1).
 nlohmann::ordered_json summarise(const AdaptRecord& record);
 
 /// First entry of `scores` from which all are at least `least`, or scores.size().

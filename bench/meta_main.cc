@@ -115,7 +115,8 @@ void print_adapt(const ordered_json& r) {
                   m[key]["hi"].get<double>());
     std::puts("");
   }
-  for (const char* part : {"gain", "speed_up_over_tl"}) {
+  for (const char* part : {"gain", "speed_up_over_tl", "speed_up_over_tl_to_converged_agent"}) {
+    if (!r.contains(part)) continue;
     std::printf("\n%s\n", part);
     for (const auto& [name, m] : r[part].items())
       std::printf("  %-24s %8.4f [%7.4f, %7.4f]\n", name.c_str(), m["mean"].get<double>(),

@@ -189,8 +189,10 @@ Result<Figures> adapt(const Value& r) {
       {"score_before", "score: 0 random, 1 oracle", "Score before any adaptation."},
       {"reward_drop_pct", "reward drop, % of converged",
        "Reward lost to the converged agent without retraining."},
-      {"episodes_to_converge", "episodes",
+      {"episodes_to_converge", "episodes to the reference",
        "Episodes until all evaluations stay within 95 % of the reference."},
+      {"episodes_to_converged_agent", "episodes to the converged agent",
+       "Episodes until all evaluations stay within 95 % of the converged agent's reward."},
       {"adaptation/utilization", "utilisation, share", "Utilisation during adaptation."},
       {"adaptation/slo_preservation", "SLO preservation", "SLO preservation during adaptation."},
       {"reward", "reward per step", "Reward after adaptation."}};

@@ -58,5 +58,25 @@ TEST(AdaptSummary, GainsArePairedAndSpeedUpIsARatioOfMeans) {
   EXPECT_GE(speed["hi"].get<double>(), 7.0 / 4);
 }
 
+TEST(AdaptSummary, CountsEpisodesUntilTheConvergedAgentsRewardToo) {
+  AdaptRecord r = two_pairs();
+  r.ways["converged"] = {{{0.5}, {0.5}}, {}, 0, false};  // 95 % of it is 0.475
+  const auto j = summarise(r);
+  const auto mean = [&](const char* name) {
+    return j["methods"][name]["episodes_to_converged_agent"]["mean"].get<double>();
+  };
+  EXPECT_DOUBLE_EQ(mean("ours"), 1) << "at once, after the episode under the rules";
+  EXPECT_DOUBLE_EQ(mean("tl"), 2);
+  EXPECT_DOUBLE_EQ(mean("random"), 4) << "never: the whole budget";
+  EXPECT_DOUBLE_EQ(j["speed_up_over_tl_to_converged_agent"]["ours"]["mean"].get<double>(), 2);
+}
+
+TEST(AdaptSummary, WithoutTransferLearningNothingIsFasterThanIt) {
+  AdaptRecord r = two_pairs();
+  r.ways.erase("tl");
+  const auto j = summarise(r);
+  EXPECT_FALSE(j.contains("speed_up_over_tl"));
+}
+
 }  // namespace
 }  // namespace flash::bench
