@@ -81,6 +81,10 @@ class KnobBoard final : public Actuator {
   void drop(Knob& knob);
   void refresh_blocked(Now now);
   void look_for_missing();
+  Step step_for(const KnobChange& change);
+  std::optional<Step> prepare(Now now, const KnobChange& change, std::span<const Step> earlier,
+                              KnobOutcome& out);
+  static void put_in_order(std::span<Step> steps);
   Result<void> announce(Now now, std::span<Step> steps);
   Result<void> execute(Step& step, KnobOutcome& outcome);
   void undo(std::span<Step> steps, std::size_t failed, bool pending, std::vector<KnobOutcome>& outcomes);
