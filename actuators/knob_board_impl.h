@@ -20,10 +20,10 @@ struct KnobBoard::Knob {
   std::string blocked;  // by the driver or by another target
   LeaseOptions lease;
   std::uint64_t ledger_id = 0;  // 0: nothing of ours is in force
-  double ours = kNoSetting;          // read back after our last write
+  double ours = kNoSetting;     // read back after our last write
   std::string ours_mode;
   std::string ours_raw;           // of a CPU set: one line per policy
-  double seen = kNoSetting;            // the foreign value that our hands are off for
+  double seen = kNoSetting;       // the foreign value that our hands are off for
   std::optional<Duration> until;  // end of the hold (monotonic); none: until told otherwise
   std::string hold_reason;
   bool reassert_pending = false;  // a foreign value is in force that we have not overwritten yet

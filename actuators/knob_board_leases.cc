@@ -236,8 +236,9 @@ void KnobBoard::refresh_blocked(Now now) {
   next_rediscover_ = now.mono + from_seconds(options_.rediscover_s);
   if (orphans_) restore_orphans();
   for (auto& [id, managed] : managed_) {
-    const bool blocked = std::any_of(managed->knobs.begin(), managed->knobs.end(),
-                                     [](const Knob& k) { return !k.blocked.empty() && k.blocked != kTakenByOther; });
+    const bool blocked = std::any_of(managed->knobs.begin(), managed->knobs.end(), [](const Knob& k) {
+      return !k.blocked.empty() && k.blocked != kTakenByOther;
+    });
     // Others than CPU sets: only the end of it (the system bus has come).
     if (id.kind != TargetKind::CpuSet && !blocked) continue;
     for (std::size_t i = 0; i < managed->knobs.size(); ++i) {
@@ -283,7 +284,7 @@ void KnobBoard::unhold(TargetId target) {
     if (view.lease != LeaseState::Held) continue;
     view.lease_reason.clear();
     show_lease(view, knob.ledger_id ? LeaseState::Ours : LeaseState::Unclaimed, knob.blocked,
-           view.current.usable());
+               view.current.usable());
   }
 }
 

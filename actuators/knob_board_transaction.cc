@@ -159,8 +159,8 @@ void KnobBoard::put_in_order(std::span<Step> steps) {
   });
 }
 
-/// Once more at once, then ever more seldom: what the kernel refuses every time (a v1 limit above the parent's)
-/// must not undo the target's other knobs, and fill the journal, in every tick.
+/// Once more at once, then ever more seldom: what the kernel refuses every time (a v1 limit above the
+/// parent's) must not undo the target's other knobs, and fill the journal, in every tick.
 void KnobBoard::Knob::write_failed(Duration now, const std::string& why, bool unanswered) {
   failure = why;
   retry_at = now + (unanswered ? kUnanswered : std::min(kLongestRetry, failures * failures * kFirstRetry));
