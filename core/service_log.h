@@ -1,28 +1,28 @@
-// Purpose: how a program of the house logs: lines on stderr that journald sorts by priority (sd-daemon(3)),
-// in words on a terminal. Programs log; rooms return errors. Ownership: value. Thread rule: any thread.
+// Purpose: how a program of the house logs: events with journald fields where stderr is the journal, lines
+// elsewhere. Programs log; rooms return errors. Ownership: value. Thread rule: any thread.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
+#include <syslog.h>
+
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace flash {
 
+struct LogField {
+  std::string_view key;  // upper case, "FLASHD_TARGET"
+  std::string value;
+};
+
 class ServiceLog {
  public:
-  /// `program` is static; what is less important than `level` is not said (syslog's priorities).
-  ServiceLog(const char* program, int level)
-      : program_(program), level_(level), journal_(std::getenv("JOURNAL_STREAM") != nullptr) {}
+  /// `program` is static; what is less important than `level` (syslog's priorities) is not said.
+  explicit ServiceLog(const char* program, int level = LOG_INFO);
 
-  void operator()(int priority, const std::string& text) const {
-    if (priority > level_) return;
-    static constexpr const char* kNames[] = {"emerg",   "alert",  "crit", "error",
-                                             "warning", "notice", "info", "debug"};
-    if (journal_)
-      std::fprintf(stderr, "<%d>%s\n", priority, text.c_str());
-    else
-      std::fprintf(stderr, "%s: %s: %s\n", program_, kNames[priority & 7], text.c_str());
-  }
+  void set_level(int level) { level_ = level; }
+  /// MESSAGE_ID among the fields makes events of a kind findable: journalctl MESSAGE_ID=...
+  void operator()(int priority, std::string_view text, std::span<const LogField> fields = {}) const;
 
  private:
   const char* program_;

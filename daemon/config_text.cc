@@ -47,8 +47,7 @@ std::vector<std::string> ConfigErrors::lines() {
   std::vector<std::string> lines;
   for (const auto& f : found_) {
     if (lines.size() == kConfigMaxErrors) {
-      lines.push_back("there are more errors; the first " + std::to_string(kConfigMaxErrors) +
-                      " are shown");
+      lines.push_back("there are more errors; the first " + std::to_string(kConfigMaxErrors) + " are shown");
       break;
     }
     lines.push_back(f.text);
@@ -258,7 +257,8 @@ class Reader : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-std::optional<ParsedConfig> parse_config_text(const std::string& text, std::size_t file, ConfigErrors& errors) {
+std::optional<ParsedConfig> parse_config_text(const std::string& text, std::size_t file,
+                                              ConfigErrors& errors) {
   Reader reader(text, file, errors);
   if (!reader.read()) return std::nullopt;
   return ParsedConfig{std::move(reader.root_), std::move(reader.places_)};

@@ -1,5 +1,5 @@
-// Purpose: one configuration file as JSON, with the line of every value, and the errors of all files in the order
-// in which they are written. Ownership: ConfigErrors borrows the texts. Thread rule: one thread.
+// Purpose: one configuration file as JSON, with the line of every value, and the errors of all files in the
+// order in which they are written. Ownership: ConfigErrors borrows the texts. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,8 @@ struct ParsedConfig {
   ConfigPlaces places;
 };
 /// nullopt: not one JSON object without duplicate keys; `errors` says where.
-std::optional<ParsedConfig> parse_config_text(const std::string& text, std::size_t file, ConfigErrors& errors);
+std::optional<ParsedConfig> parse_config_text(const std::string& text, std::size_t file,
+                                              ConfigErrors& errors);
 
 /// A member's name within a JSON pointer (RFC 6901).
 std::string escaped(std::string_view key);

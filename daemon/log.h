@@ -8,12 +8,9 @@
 #include <string>
 #include <string_view>
 
-namespace flash {
+#include "core/service_log.h"
 
-struct LogField {
-  std::string_view key;  // upper case, "FLASHD_TARGET"
-  std::string value;
-};
+namespace flash {
 
 /// `priority` is syslog's (LOG_INFO). MESSAGE_ID fields make events findable: journalctl MESSAGE_ID=...
 void log(int priority, std::string_view message, std::initializer_list<LogField> fields = {});

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/service_log.h"
+
 namespace flash {
 
 // `journalctl -u flash-learner MESSAGE_ID=...`; listed in flash-learner(8).
@@ -19,16 +21,11 @@ inline constexpr std::string_view kMessageStore = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7
 inline constexpr std::string_view kMessageLearning = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e15";
 inline constexpr std::string_view kMessageModel = "5b9f4f6f0d3d4b0f9d5a0a4a6b1c7e16";
 
-struct EventField {
-  std::string_view key;  // upper case, "FLASHD_AGENT"
-  std::string value;
-};
-
 struct Event {
   int priority = LOG_INFO;  // syslog's
   std::string_view id;      // one of the above, or empty
   std::string message;
-  std::vector<EventField> fields;
+  std::vector<LogField> fields;
 };
 
 using Say = std::function<void(const Event&)>;
