@@ -224,10 +224,11 @@ std::vector<OptionRow> probe_rows(Arguments& a) {
       json_row(a)};
 }
 
-/// These link libtorch, this program does not: so that it can be installed without.
+/// These link libtorch or libnats, this program does not: so that it can be installed without.
 struct Delegated {
   std::string_view name, help;
   const char* program;
+  const char* package = "flash-learner";
 };
 constexpr Delegated kDelegated[] = {
     {"learner", "policies, updates and flash-learner", "flash-bench-learner"},
@@ -241,6 +242,8 @@ constexpr Delegated kDelegated[] = {
     {"predict", "what the similarity of embeddings says about a move to another pair (FLASH 5.5)",
      "flash-bench-meta"},
     {"amortize", "from how many pairs on pretraining pays (FLASH A.7)", "flash-bench-meta"},
+    {"cluster", "what the way to the coordinator's store carries, and what it costs", "flash-bench-cluster",
+     "flash-coordinator"},
     {"rcs", "the supervised agent with and without FLASH on public measurements", "flash-bench-meta"},
     {"overhead", "what FLASH adds to a decision and to training (its Table 3)", "flash-bench-meta"},
 };
@@ -249,8 +252,8 @@ constexpr Delegated kDelegated[] = {
 int delegate(const Delegated& to, char** argv) {
   const std::string program = beside_or(to.program, "");
   if (program.empty()) {
-    std::fprintf(stderr, "flash-bench: %s is not beside flash-bench: it comes with package flash-learner\n",
-                 to.program);
+    std::fprintf(stderr, "flash-bench: %s is not beside flash-bench: it comes with package %s\n", to.program,
+                 to.package);
     return kExitFailure;
   }
   argv[0] = const_cast<char*>(program.c_str());

@@ -4,16 +4,21 @@
 
 #include <utility>
 
+#include "core/process.h"
+
 namespace flash::coordinator {
 namespace {
 
-constexpr std::size_t kBatch = 512;  // messages per commit
-constexpr int kIdleBatches = 60;     // in a row without a message: is the consumer still alive?
+constexpr std::size_t kBatch = 1024;  // messages per commit
+// From its first message to its commit: an fsync per message would be most of the work, and a watermark per
+// message most of the nodes'.
+constexpr Duration kGather = std::chrono::milliseconds(100);
+constexpr int kIdleBatches = 60;  // in a row without a message: is the consumer still alive?
 
 }  // namespace
 
-Collector::Collector(NatsOptions options, Store& store, Say say)
-    : options_(std::move(options)), store_(store), say_(std::move(say)) {}
+Collector::Collector(NatsOptions options, StreamOptions stream, Store& store, Say say)
+    : options_(std::move(options)), stream_(std::move(stream)), store_(store), say_(std::move(say)) {}
 
 Result<void> Collector::connect() {
   nats_.reset();
@@ -22,11 +27,11 @@ Result<void> Collector::connect() {
   idle_batches_ = 0;
   FLASH_TRY(position_, store_.position());
   FLASH_TRY(auto nats, Nats::connect(options_));
-  FLASH_TRY(const StreamState stream, nats->ensure_stream(kStream, kStreamSubjects));
+  FLASH_TRY(const StreamState stream, nats->ensure_stream(stream_));
   // Another stream, or one that lost its end in a power cut: what it has is read again, and known by its key.
   if (stream.created_ns != position_.stream_created_ns || stream.last < position_.last)
     position_ = {stream.created_ns, 0};
-  FLASH_CHECK(nats->subscribe_stream(kStream, kStreamSubjects, position_.last + 1));
+  FLASH_CHECK(nats->subscribe_stream(stream_.name, stream_.subjects, position_.last + 1));
   nats_ = std::move(nats);
   return {};
 }
@@ -63,10 +68,13 @@ Result<void> Collector::collect(Duration longest) {
 }
 
 Result<void> Collector::batch(Duration longest) {
-  for (std::size_t i = 0; i < kBatch; ++i) {
-    FLASH_TRY(auto message, nats_->next(i == 0 ? longest : Duration{}));
-    if (!message) break;
+  FLASH_TRY(auto message, nats_->next(longest));
+  const Duration until = clock_now(CLOCK_MONOTONIC) + kGather;
+  for (std::size_t n = 1; message; ++n) {
     FLASH_CHECK(take(std::move(*message)));
+    const Duration left = until - clock_now(CLOCK_MONOTONIC);
+    if (n == kBatch || left <= Duration{}) break;
+    FLASH_TRY(message, nats_->next(left));
   }
   const bool idle = arrived_.empty() && refused_ == 0;
   idle_batches_ = idle ? idle_batches_ + 1 : 0;
@@ -75,7 +83,7 @@ Result<void> Collector::batch(Duration longest) {
 }
 
 Result<void> Collector::look_behind() {
-  FLASH_TRY(const StreamState stream, nats_->ensure_stream(kStream, kStreamSubjects));
+  FLASH_TRY(const StreamState stream, nats_->ensure_stream(stream_));
   if (stream.created_ns == position_.stream_created_ns && stream.last <= position_.last) return {};
   return Error(std::errc::timed_out, "the stream has messages that its consumer does not bring");
 }

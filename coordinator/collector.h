@@ -16,12 +16,13 @@ class Collector {
  public:
   using Say = std::function<void(int priority, const std::string&)>;
 
-  Collector(NatsOptions options, Store& store, Say say);
+  Collector(NatsOptions options, StreamOptions stream, Store& store, Say say);
 
   /// Connects, makes the stream if need be, and begins where the store stands.
   Result<void> connect();
   bool connected() const { return nats_ && nats_->open(); }
-  /// One batch: waits for its first message for so long. After an error it is not connected any more.
+  /// One batch: waits for its first message for so long, and a moment for more. After an error it is not
+  /// connected any more.
   Result<void> collect(Duration longest);
 
  private:
@@ -32,6 +33,7 @@ class Collector {
   Result<void> look_behind();
 
   NatsOptions options_;
+  StreamOptions stream_;
   Store& store_;
   Say say_;
   std::unique_ptr<Nats> nats_;

@@ -11,16 +11,36 @@ std::function<Applied(std::string_view)> command_into(CommandLine& line) {
   };
 }
 
+Applied check_url(std::string_view text) {
+  const bool known = text.starts_with("nats://") || text.starts_with("tls://");
+  const std::string_view host = text.substr(std::min(text.size(), text.find("//") + 2));
+  if (!known || host.empty())
+    return UsageError{"'" + std::string(text) + "' is not nats://HOST:PORT or tls://HOST:PORT"};
+  if (host.find('@') != host.npos)
+    return UsageError{"user and password belong in a file: every local user sees a command line"};
+  return std::nullopt;
+}
+
+/// As MiB.
+std::function<Applied(std::string_view)> mib_into(std::int64_t& bytes) {
+  return [&bytes](std::string_view text) -> Applied {
+    int mib = 0;
+    if (auto wrong = integer_into(mib, 1, 1 << 20)(text)) return wrong;
+    bytes = std::int64_t{mib} << 20;
+    return std::nullopt;
+  };
+}
+
 }  // namespace
 
 std::function<Applied(std::string_view)> nats_url_into(std::string& out) {
   return [&out](std::string_view text) -> Applied {
-    const bool known = text.starts_with("nats://") || text.starts_with("tls://");
-    const std::string_view host = text.substr(std::min(text.size(), text.find("//") + 2));
-    if (!known || host.empty())
-      return UsageError{"'" + std::string(text) + "' is not nats://HOST:PORT or tls://HOST:PORT"};
-    if (host.find('@') != host.npos)
-      return UsageError{"user and password belong in a file: every local user sees a command line"};
+    for (std::string_view rest = text;;) {
+      const auto comma = rest.find(',');
+      if (auto wrong = check_url(rest.substr(0, comma))) return wrong;
+      if (comma == rest.npos) break;
+      rest.remove_prefix(comma + 1);
+    }
     out = text;
     return std::nullopt;
   };
@@ -30,9 +50,14 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
   using Command = CommandLine::Command;
   return {
       {"COMMAND", "", "fleet: print what the store knows, and end; without: run", command_into(o)},
-      {"--nats", "URL", "the server (default nats://127.0.0.1:4222)", nats_url_into(o.nats.url)},
+      {"--nats", "URL[,URL...]", "the server, or those of a cluster (default nats://127.0.0.1:4222)",
+       nats_url_into(o.nats.url)},
       {"--nats-credentials", "FILE", kCredentialsHelp, text_into(o.nats.credentials)},
       {"--nats-ca", "FILE", kCaHelp, text_into(o.nats.ca)},
+      {"--replicas", "N", "servers that hold the stream: 3 for a cluster (default 1)",
+       integer_into(o.stream.replicas, 1, 5)},
+      {"--stream-mib", "N", "room of the stream; then its oldest records go (default 4096)",
+       mib_into(o.stream.bytes)},
       {"--store", "PATH", "where records are kept (default /var/lib/flash-coordinator/store.db)",
        text_into(o.store)},
       {"--json", "", "fleet as JSON", flag_into(o.json)},

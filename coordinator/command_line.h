@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/messages.h"
 #include "coordinator/nats.h"
 #include "core/command_line.h"
 #include "core/result.h"
@@ -21,6 +22,7 @@ struct CommandLine {
   enum class Command : std::uint8_t { Run, Fleet, Help, Version };
   Command command = Command::Run;
   NatsOptions nats{.url = "nats://127.0.0.1:4222"};
+  StreamOptions stream{.name = kStream, .subjects = kStreamSubjects};
   std::string store = "/var/lib/flash-coordinator/store.db";
   bool json = false;
   int log_level = LOG_INFO;
@@ -31,7 +33,8 @@ std::vector<OptionRow> option_rows(CommandLine& line);
 Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments);
 std::string help_text();
 
-/// nats://HOST:PORT or tls://HOST:PORT, without a password: any local user sees a command line.
+/// nats://HOST:PORT or tls://HOST:PORT, of a cluster several between commas, without a password: any local
+/// user sees a command line.
 std::function<Applied(std::string_view)> nats_url_into(std::string& out);
 
 inline constexpr std::string_view kCredentialsHelp = "file whose first line is USER:PASSWORD (default: none)";

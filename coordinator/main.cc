@@ -78,7 +78,7 @@ int run(CommandLine line) {
   if (!store) return fail(store.error());
   if (!note.empty()) log(LOG_WARNING, note);
   line.nats.name = std::string("flash-coordinator ") + flash::kVersion;
-  Collector collector(line.nats, *store, log);
+  Collector collector(line.nats, line.stream, *store, log);
   Status status(log);
   sd_notify(0, "READY=1");
   Duration retry = kRetryFirst, pause{};

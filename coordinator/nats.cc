@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <utility>
+#include <vector>
 
 namespace flash::coordinator {
 namespace {
@@ -12,7 +14,6 @@ namespace {
 constexpr std::int64_t kConnectTimeoutMs = 5000;
 constexpr std::int64_t kPingMs = 10000;  // a server that is silent for three of them is gone
 constexpr std::int64_t kWriteDeadlineMs = 5000;
-constexpr std::int64_t kStreamBytes = std::int64_t{4} << 30;
 constexpr std::int64_t kStreamAgeNs = std::int64_t{7} * 86400 * 1'000'000'000;
 constexpr std::int32_t kMessageBytes = 64 * 1024;
 
@@ -80,11 +81,21 @@ Result<void> set_credentials(natsOptions* options, const std::string& path) {
               path);
 }
 
+/// One of them is taken, by chance.
+Result<void> set_servers(natsOptions* options, const std::string& urls) {
+  std::vector<std::string> list;
+  std::istringstream text(urls);
+  for (std::string url; std::getline(text, url, ',');) list.push_back(url);
+  std::vector<const char*> pointers;
+  for (const std::string& url : list) pointers.push_back(url.c_str());
+  return done(natsOptions_SetServers(options, pointers.data(), static_cast<int>(pointers.size())), urls);
+}
+
 Result<OptionsHandle> options_for(const NatsOptions& o) {
   natsOptions* made = nullptr;
   FLASH_CHECK(done(natsOptions_Create(&made), "libnats"));
   OptionsHandle handle(made);
-  FLASH_CHECK(done(natsOptions_SetURL(made, o.url.c_str()), o.url));
+  FLASH_CHECK(set_servers(made, o.url));
   FLASH_CHECK(done(natsOptions_SetName(made, o.name.c_str()), "libnats"));
   FLASH_CHECK(done(natsOptions_SetTimeout(made, kConnectTimeoutMs), "libnats"));
   FLASH_CHECK(done(natsOptions_SetPingInterval(made, kPingMs), "libnats"));
@@ -95,6 +106,23 @@ Result<OptionsHandle> options_for(const NatsOptions& o) {
   if (o.url.starts_with("tls://")) FLASH_CHECK(done(natsOptions_SetSecure(made, true), "TLS"));
   if (!o.credentials.empty()) FLASH_CHECK(set_credentials(made, o.credentials));
   return handle;
+}
+
+bool as_wanted(const jsStreamConfig& there, const StreamOptions& wanted) {
+  return there.Replicas == wanted.replicas && there.MaxBytes == wanted.bytes &&
+         there.Discard == js_DiscardOld;
+}
+
+void fill(jsStreamConfig& config, const StreamOptions& wanted, const char** subjects) {
+  config.Name = wanted.name.c_str();
+  config.Subjects = subjects;
+  config.SubjectsLen = 1;
+  config.Storage = js_FileStorage;
+  config.Replicas = wanted.replicas;
+  config.MaxAge = kStreamAgeNs;
+  config.MaxBytes = wanted.bytes;
+  config.MaxMsgSize = kMessageBytes;
+  config.Discard = js_DiscardOld;
 }
 
 }  // namespace
@@ -148,26 +176,22 @@ Result<void> Nats::subscribe(const std::string& subject) {
   return {};
 }
 
-Result<StreamState> Nats::ensure_stream(const std::string& stream, const std::string& subjects) {
+Result<StreamState> Nats::ensure_stream(const StreamOptions& wanted) {
   jsStreamInfo* info = nullptr;
-  natsStatus status = js_GetStreamInfo(&info, impl_->context.get(), stream.c_str(), nullptr, nullptr);
-  if (status == NATS_NOT_FOUND) {
-    jsStreamConfig config;
-    FLASH_CHECK(done(jsStreamConfig_Init(&config), "libnats"));
-    const char* list[] = {subjects.c_str()};
-    config.Name = stream.c_str();
-    config.Subjects = list;
-    config.SubjectsLen = 1;
-    config.Storage = js_FileStorage;
-    config.MaxAge = kStreamAgeNs;
-    config.MaxBytes = kStreamBytes;
-    config.MaxMsgSize = kMessageBytes;
-    config.Discard = js_DiscardNew;  // the nodes keep what does not fit
+  natsStatus status = js_GetStreamInfo(&info, impl_->context.get(), wanted.name.c_str(), nullptr, nullptr);
+  const StreamHandle found(status == NATS_OK ? info : nullptr);
+  if (found && as_wanted(*found->Config, wanted)) return StreamState{found->Created, found->State.LastSeq};
+  jsStreamConfig config;
+  FLASH_CHECK(done(jsStreamConfig_Init(&config), "libnats"));
+  const char* subjects[] = {wanted.subjects.c_str()};
+  fill(config, wanted, subjects);
+  if (found)
+    status = js_UpdateStream(&info, impl_->context.get(), &config, nullptr, nullptr);
+  else if (status == NATS_NOT_FOUND)
     status = js_AddStream(&info, impl_->context.get(), &config, nullptr, nullptr);
-  }
-  FLASH_CHECK(done(status, "stream " + stream));
-  const StreamHandle handle(info);
-  return StreamState{info->Created, info->State.LastSeq};
+  FLASH_CHECK(done(status, "stream " + wanted.name));
+  const StreamHandle made(info);
+  return StreamState{made->Created, made->State.LastSeq};
 }
 
 Result<void> Nats::subscribe_stream(const std::string& stream, const std::string& subjects,

@@ -16,7 +16,7 @@
 namespace flash::coordinator {
 
 struct NatsOptions {
-  std::string url;          // nats://host:4222; tls://host:4222
+  std::string url;          // nats://host:4222; tls://host:4222; of a cluster several, between commas
   std::string credentials;  // file whose first line is USER:PASSWORD; empty: none are needed
   std::string ca;           // file of certificates that sign the server's; empty: the system's
   std::string name;         // what the server's operator sees
@@ -25,6 +25,15 @@ struct NatsOptions {
 struct Message {
   std::string subject, bytes;
   std::uint64_t position = 0;  // in its stream
+};
+
+/// Files, seven days; where it is full the oldest messages go. Whoever needs a message to arrive says it
+/// again until it is safe elsewhere: a stream that refused new ones instead would stand still until the old
+/// ones age.
+struct StreamOptions {
+  std::string name, subjects;
+  int replicas = 1;  // servers that hold it
+  std::int64_t bytes = std::int64_t{4} << 30;
 };
 
 /// What a stream keeps now.
@@ -49,8 +58,8 @@ class Nats {
   /// From now on next() brings what comes under this subject.
   Result<void> subscribe(const std::string& subject);
 
-  /// Makes the stream if there is none.
-  Result<StreamState> ensure_stream(const std::string& stream, const std::string& subjects);
+  /// Makes the stream if there is none, and changes one that is otherwise.
+  Result<StreamState> ensure_stream(const StreamOptions& wanted);
   /// From now on next() brings the stream's messages in order, from this position on.
   Result<void> subscribe_stream(const std::string& stream, const std::string& subjects,
                                 std::uint64_t position);

@@ -27,6 +27,20 @@ TEST(CoordinatorCommandLine, APasswordOnTheCommandLineIsRefused) {
   EXPECT_THAT(parse({"--nats", "nats://me:secret@hub"}).error().message(), HasSubstr("belong in a file"));
 }
 
+TEST(CoordinatorCommandLine, TheServersOfAClusterAreEachLookedAt) {
+  EXPECT_EQ(parse({"--nats", "tls://a:1,tls://b:2"})->nats.url, "tls://a:1,tls://b:2");
+  EXPECT_THAT(parse({"--nats", "tls://a:1,tls://me:secret@b:2"}).error().message(),
+              HasSubstr("belong in a file"));
+  EXPECT_THAT(parse({"--nats", "tls://a:1,"}).error().message(), HasSubstr("'' is not"));
+}
+
+TEST(CoordinatorCommandLine, TheStreamIsAsLargeAndAsOftenThereAsAsked) {
+  const auto line = parse({"--replicas", "3", "--stream-mib", "16"});
+  ASSERT_TRUE(line) << line.error().message();
+  EXPECT_EQ(line->stream.replicas, 3);
+  EXPECT_EQ(line->stream.bytes, 16 << 20);
+}
+
 TEST(CoordinatorCommandLine, NamesWhatItDoesNotUnderstand) {
   EXPECT_THAT(parse({"--nats", "http://hub"}).error().message(), HasSubstr("'http://hub' is not"));
   EXPECT_THAT(parse({"--nats", "nats://"}).error().message(), HasSubstr("'nats://' is not"));
