@@ -1,5 +1,7 @@
 #include "coordinator/command_line.h"
 
+#include "http/endpoint.h"
+
 namespace flash::coordinator {
 namespace {
 
@@ -28,6 +30,16 @@ std::function<Applied(std::string_view)> mib_into(std::int64_t& bytes) {
     if (auto wrong = integer_into(mib, 1, 1 << 20)(text)) return wrong;
     bytes = std::int64_t{mib} << 20;
     return std::nullopt;
+  };
+}
+
+std::function<Applied(std::string_view)> address_into(std::string& out) {
+  return [&out](std::string_view text) -> Applied {
+    out = text == "none" ? "" : text;
+    if (out.empty())
+      return text.empty() ? Applied(UsageError{"is empty; none switches it off"}) : std::nullopt;
+    const auto right = http::check_address(out, false);
+    return right ? std::nullopt : Applied(UsageError{right.error().message()});
   };
 }
 
@@ -60,6 +72,9 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
        mib_into(o.stream.bytes)},
       {"--store", "PATH", "where records are kept (default /var/lib/flash-coordinator/store.db)",
        text_into(o.store)},
+      {"--listen", "ADDRESS:PORT",
+       "serves the web page, the API and /metrics there (default 127.0.0.1:9943); none: do not",
+       address_into(o.listen)},
       {"--json", "", "fleet as JSON", flag_into(o.json)},
       {"--log-level", "LEVEL", "error, warning, notice, info or debug (default info)",
        log_level_into(o.log_level)},

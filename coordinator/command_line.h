@@ -24,6 +24,7 @@ struct CommandLine {
   NatsOptions nats{.url = "nats://127.0.0.1:4222"};
   StreamOptions stream{.name = kStream, .subjects = kStreamSubjects};
   std::string store = "/var/lib/flash-coordinator/store.db";
+  std::string listen = "127.0.0.1:9943";  // HTTP; empty: none
   bool json = false;
   int log_level = LOG_INFO;
 };

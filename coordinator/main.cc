@@ -12,6 +12,7 @@
 #include "coordinator/command_line.h"
 #include "coordinator/fleet.h"
 #include "coordinator/version.h"
+#include "coordinator/web.h"
 #include "core/service_log.h"
 
 namespace flash::coordinator {
@@ -79,12 +80,23 @@ int run(CommandLine line) {
   if (!note.empty()) log(LOG_WARNING, note);
   line.nats.name = std::string("flash-coordinator ") + flash::kVersion;
   Collector collector(line.nats, line.stream, *store, log);
+  std::unique_ptr<Web> web;
+  if (!line.listen.empty()) {
+    auto opened = Web::open({.listen = line.listen, .store = line.store}, log);
+    if (opened) {
+      web = std::move(*opened);
+      log(LOG_INFO, "serving http://" + web->address() + "/");
+    } else {
+      log(LOG_WARNING, "no web page: " + opened.error().message());  // records are collected all the same
+    }
+  }
   Status status(log);
   sd_notify(0, "READY=1");
   Duration retry = kRetryFirst, pause{};
   while (!told_to_end(pause)) {
     pause = {};
     auto done = collector.connected() ? collector.collect(kWait) : collector.connect();
+    if (web) web->set({.connected = collector.connected(), .server = line.nats.url, .node_states = {}});
     if (done && collector.connected()) {
       status(LOG_INFO, "connected to " + line.nats.url);
       retry = kRetryFirst;

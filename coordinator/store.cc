@@ -243,4 +243,41 @@ Result<std::vector<FleetRun>> Store::runs() const {
   }
 }
 
+Result<std::vector<RunMark>> Store::marks() const {
+  FLASH_TRY(Query q, impl_->db.query("SELECT node, run, watermark, (SELECT max(seq) FROM records "
+                                     "WHERE run = runs.id) FROM runs ORDER BY node, id"));
+  std::vector<RunMark> out;
+  while (true) {
+    FLASH_TRY(const bool there, q.row());
+    if (!there) return out;
+    out.push_back({q.text(0), q.text(1), as_unsigned(q.integer(2)), as_unsigned(q.integer(3))});
+  }
+}
+
+Result<std::int64_t> Store::newest() const {
+  return impl_->db.number("SELECT max(id) FROM records");
+}
+
+Result<std::vector<std::pair<std::int64_t, HistoryPoint>>> Store::history_after(std::int64_t number,
+                                                                                std::size_t most) const {
+  FLASH_TRY(Query q, impl_->db.query("SELECT r.id, a.task, a.application, r.stage, r.rewards, r.reward_mean, "
+                                     "r.fallback_rewards, r.fallback_reward, r.time_us FROM records r "
+                                     "JOIN agents a ON a.id = r.agent WHERE r.id > ? ORDER BY r.id LIMIT ?"));
+  q.bind(number).bind(static_cast<std::int64_t>(most));
+  std::vector<std::pair<std::int64_t, HistoryPoint>> out;
+  while (true) {
+    FLASH_TRY(const bool there, q.row());
+    if (!there) return out;
+    out.emplace_back(q.integer(0),
+                     HistoryPoint{.task = task_from_name(q.text(1)).value_or(Task::ResourceLimits),
+                                  .application = q.text(2),
+                                  .stage = static_cast<Stage>(q.integer(3)),
+                                  .rewards = as_unsigned(q.integer(4)),
+                                  .reward_mean = q.real(5),
+                                  .fallback_rewards = as_unsigned(q.integer(6)),
+                                  .fallback_reward = q.real(7),
+                                  .time_us = q.integer(8)});
+  }
+}
+
 }  // namespace flash::coordinator

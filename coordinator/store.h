@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "coordinator/history.h"
 #include "coordinator/messages.h"
 #include "core/result.h"
 #include "core/time.h"
@@ -47,6 +49,12 @@ struct FleetAgent {
   std::uint64_t records = 0;
 };
 
+/// How far a run is safe, and how far it is known.
+struct RunMark {
+  std::string node, run;
+  std::uint64_t watermark = 0, highest = 0;
+};
+
 struct FleetRun {
   std::string node, run;
   std::uint64_t records = 0, watermark = 0;
@@ -68,6 +76,12 @@ class Store {
   Result<StoreCounts> counts() const;
   Result<std::vector<FleetAgent>> agents() const;  // in order of node and agent
   Result<std::vector<FleetRun>> runs() const;      // in order of node
+  Result<std::vector<RunMark>> marks() const;      // in order of node; costs nothing per record
+  /// The number of the newest record here, 0 without any; numbers grow as records come.
+  Result<std::int64_t> newest() const;
+  /// At most so many records after that number, in order.
+  Result<std::vector<std::pair<std::int64_t, HistoryPoint>>> history_after(std::int64_t number,
+                                                                           std::size_t most) const;
 
  private:
   struct Impl;

@@ -17,8 +17,10 @@
 
 #include "core/process.h"
 #include "core/service_log.h"
+#include "http/endpoint.h"
+#include "http/metrics_text.h"
+#include "sync/bus_service.h"
 #include "sync/command_line.h"
-#include "sync/http_endpoint.h"
 #include "sync/metrics_page.h"
 #include "sync/scraper.h"
 #include "sync/session.h"
@@ -75,6 +77,17 @@ void say_uplink(const UplinkState& s, OwnState& own) {
   own.thinned = static_cast<double>(s.outbox.thinned);
 }
 
+void say_uplink(const UplinkState& s, BusState& bus) {
+  bus.connected = s.connected;
+  bus.published = s.published;
+  bus.outbox = s.outbox.waiting;
+  bus.taken = s.outbox.taken;
+  bus.confirmed = s.outbox.confirmed;
+  bus.thinned = s.outbox.thinned;
+  bus.last_watermark_us = s.last_watermark_us;
+  bus.trouble = s.trouble;
+}
+
 class Program {
  public:
   explicit Program(const CommandLine& line) : line_(line), log_("flash-sync", line.log_level) {}
@@ -90,17 +103,20 @@ class Program {
   void reading(const link::sync::Reading& r);
   void metrics(std::vector<link::sync::Family> families);
   Duration ask_for_metrics(Duration now);
-  std::string page(PageFormat format) const;
+  http::Response answer(const http::Request& request) const;
+  std::string page(http::PageFormat format) const;
   void write_page();
   void say_status();
+  BusState bus_state() const;
 
   CommandLine line_;
   ServiceLog log_;
   int signals_ = -1;
   std::unique_ptr<Scraper> scraper_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<HttpEndpoint> endpoint_;
+  std::unique_ptr<http::Endpoint> endpoint_;
   std::unique_ptr<Uplink> uplink_;  // none without --nats
+  std::unique_ptr<BusService> bus_;
   std::vector<link::sync::Family> flashd_;
   Duration flashd_at_{};
   Duration ask_at_{};
@@ -141,9 +157,10 @@ Result<void> Program::start() {
             Scraper::open(std::move(scraping), random.fork(2), [this](const auto& r) { reading(r); }));
   if (!line_.listen.empty()) {
     FLASH_TRY(endpoint_,
-              HttpEndpoint::open(line_.listen, [this](PageFormat format) { return page(format); }));
+              http::Endpoint::open(line_.listen, [this](const http::Request& r) { return answer(r); }));
     log_(LOG_INFO, "serving http://" + endpoint_->address() + "/metrics");
   }
+  bus_ = std::make_unique<BusService>(BusCallbacks{[this] { return bus_state(); }, log_});
   return {};
 }
 
@@ -157,6 +174,7 @@ Result<void> Program::start_uplink(const Random& random) {
   if (options.origin.node.empty()) {
     FLASH_TRY(options.origin.node, host_name());
   }
+  line_.origin = options.origin;
   FLASH_TRY(uplink_, Uplink::open(std::move(options), random.fork(3), log_));
   return {};
 }
@@ -192,7 +210,14 @@ Duration Program::ask_for_metrics(Duration now) {
   return ask_at_ - now;
 }
 
-std::string Program::page(PageFormat format) const {
+http::Response Program::answer(const http::Request& request) const {
+  if (request.target.path != std::vector<std::string>{"metrics"})
+    return {.status = 404, .body = "GET /metrics\n", .headers = {}};
+  const http::PageFormat format = http::format_for(request.accept);
+  return {.type = std::string(http::content_type(format)), .body = page(format), .headers = {}};
+}
+
+std::string Program::page(http::PageFormat format) const {
   OwnState own;
   own.connected = session_->connected();
   own.scrapes = static_cast<double>(scraper_->size());
@@ -207,12 +232,12 @@ std::string Program::page(PageFormat format) const {
   if (!flashd_.empty()) own.metrics_age_s = seconds(clock_now(CLOCK_MONOTONIC) - flashd_at_);
   std::vector<link::sync::Family> all = flashd_;
   for (auto& family : own_families(own, kVersion)) all.push_back(std::move(family));
-  return render(all, format);
+  return http::render(all, format);
 }
 
 void Program::write_page() {
   if (line_.textfile.empty()) return;
-  auto written = write_textfile(line_.textfile, page(PageFormat::Prometheus));
+  auto written = write_textfile(line_.textfile, page(http::PageFormat::Prometheus));
   const std::string trouble = written ? "" : written.error().message();
   if (trouble != said_write_ && !trouble.empty()) log_(LOG_WARNING, "no textfile: " + trouble);
   said_write_ = trouble;
@@ -225,6 +250,19 @@ void Program::say_status() {
   if (status == said_status_) return;
   said_status_ = status;
   sd_notify(0, ("STATUS=" + status).c_str());
+}
+
+BusState Program::bus_state() const {
+  BusState bus;
+  bus.version = kVersion;
+  bus.flashd_connected = session_->connected();
+  bus.configured = uplink_ != nullptr;
+  if (!uplink_) return bus;
+  bus.server = line_.nats.url;
+  bus.node = line_.origin.node;
+  bus.pool = line_.origin.pool;
+  say_uplink(uplink_->state(), bus);
+  return bus;
 }
 
 int Program::run() {
@@ -246,13 +284,15 @@ int Program::run() {
     if (uplink_)
       for (const auto& s : uplink_->stored()) session_->episodes_stored(s.epoch, s.number);
     say_status();
-    std::array<pollfd, 4> fds{};
+    longest = std::min(longest, bus_->run(now.mono));
+    std::array<pollfd, 5> fds{};
     std::size_t n = 0;
     fds[n++] = {signals_, POLLIN, 0};
     if (session_->fd() >= 0)
       fds[n++] = {session_->fd(), static_cast<short>(POLLIN | (session_->wants_to_write() ? POLLOUT : 0)), 0};
     if (endpoint_) fds[n++] = {endpoint_->fd(), POLLIN, 0};
     if (uplink_) fds[n++] = {uplink_->fd(), POLLIN, 0};
+    if (bus_->fd() >= 0) fds[n++] = {bus_->fd(), bus_->events(), 0};
     scraper_->wait({fds.data(), n}, longest);
     if (fds[0].revents != 0) break;
   }

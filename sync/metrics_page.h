@@ -12,14 +12,6 @@
 
 namespace flash::sync {
 
-enum class PageFormat : std::uint8_t { Prometheus, OpenMetrics };
-
-/// Families of one name become one; the order is that of the first of each.
-std::string render(const std::vector<link::sync::Family>& families, PageFormat format);
-std::string_view content_type(PageFormat format);
-/// What a scraper that sent this Accept header gets; empty: Prometheus text.
-PageFormat format_for(std::string_view accept);
-
 /// Whole or not at all: written beside it and renamed.
 Result<void> write_textfile(const std::string& path, std::string_view text);
 

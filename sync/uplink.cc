@@ -138,6 +138,7 @@ Result<void> Uplink::hear(const std::string& bytes) {
   if (mark.run != outbox_.run()) return {};  // of an outbox that was here before
   retry_ = kRetryFirst;
   if (!dispatch_.confirmed(clock_now(CLOCK_MONOTONIC), mark.seq)) return {};
+  own_.last_watermark_us = static_cast<std::uint64_t>(clock_now(CLOCK_REALTIME).count() / 1000);
   return outbox_.confirm(mark.seq);
 }
 

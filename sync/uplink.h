@@ -35,7 +35,8 @@ struct UplinkState {
   bool connected = false;
   std::uint64_t published = 0;  // records, each as often as it was sent
   OutboxCounts outbox;
-  std::string trouble;  // why not connected, or what a server refused
+  std::uint64_t last_watermark_us = 0;  // wall clock, when one last covered a record; 0: not since the start
+  std::string trouble;                  // why not connected, or what a server refused
 };
 
 class Uplink {

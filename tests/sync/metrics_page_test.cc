@@ -9,11 +9,14 @@
 #include <fstream>
 #include <sstream>
 
+#include "http/metrics_text.h"
 #include "sync/exposition.h"
 
 namespace flash::sync {
 namespace {
 
+using http::PageFormat;
+using http::render;
 using link::sync::Family;
 using link::sync::FamilyType;
 using testing::HasSubstr;
@@ -33,34 +36,11 @@ std::string trouble(const std::string& page, bool openmetrics) {
   return parsed ? "" : parsed.error().message();
 }
 
-TEST(MetricsPage, SpeaksThePrometheusFormat) {
-  EXPECT_EQ(render(some(), PageFormat::Prometheus),
-            "# HELP a_seconds_total Time.\n# TYPE a_seconds_total counter\n"
-            "a_seconds_total{who=\"x\\\"y\\\\z\"} 1.5\na_seconds_total{who=\"second\"} 2\n"
-            "# HELP b_info Version.\n# TYPE b_info gauge\nb_info{version=\"1\"} 1\n"
-            "# HELP c Gauge.\n# TYPE c gauge\nc NaN\n");
-}
-
-TEST(MetricsPage, SpeaksOpenMetrics) {
-  EXPECT_EQ(render(some(), PageFormat::OpenMetrics),
-            "# HELP a_seconds Time.\n# TYPE a_seconds counter\n# UNIT a_seconds seconds\n"
-            "a_seconds_total{who=\"x\\\"y\\\\z\"} 1.5\na_seconds_total{who=\"second\"} 2\n"
-            "# HELP b Version.\n# TYPE b info\nb_info{version=\"1\"} 1\n"
-            "# HELP c Gauge.\n# TYPE c gauge\nc NaN\n# EOF\n");
-}
-
 TEST(MetricsPage, IsReadByOurOwnStrictReader) {
   auto all = some();
   for (auto& f : own_families({.connected = true}, "0.1.0")) all.push_back(std::move(f));
   EXPECT_EQ(trouble(render(all, PageFormat::Prometheus), false), "");
   EXPECT_EQ(trouble(render(all, PageFormat::OpenMetrics), true), "");
-}
-
-TEST(MetricsPage, GivesOpenMetricsToWhoAsksForIt) {
-  EXPECT_EQ(format_for("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"),
-            PageFormat::OpenMetrics);
-  EXPECT_EQ(format_for("*/*"), PageFormat::Prometheus);
-  EXPECT_EQ(format_for(""), PageFormat::Prometheus);
 }
 
 TEST(MetricsPage, TheTextfileIsReplacedAsAWhole) {

@@ -1,0 +1,227 @@
+#include "http/endpoint.h"
+
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+
+namespace flash::http {
+namespace {
+
+constexpr unsigned kTimeoutSeconds = 5;
+constexpr std::size_t kRequestMemory = 16 * 1024;
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  std::string host;  // as written, with brackets
+  bool loopback = false;
+};
+
+bool host_into(Address& a) {
+  auto& in = reinterpret_cast<sockaddr_in&>(a.storage);
+  auto& in6 = reinterpret_cast<sockaddr_in6&>(a.storage);
+  if (a.host.starts_with('[') && a.host.ends_with(']')) {
+    const std::string inner = a.host.substr(1, a.host.size() - 2);
+    if (inet_pton(AF_INET6, inner.c_str(), &in6.sin6_addr) != 1) return false;
+    in6.sin6_family = AF_INET6;
+    a.size = sizeof in6;
+    a.loopback = IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr);
+    return true;
+  }
+  if (inet_pton(AF_INET, a.host.c_str(), &in.sin_addr) != 1) return false;
+  in.sin_family = AF_INET;
+  a.size = sizeof in;
+  a.loopback = ntohl(in.sin_addr.s_addr) >> 24 == 127;
+  return true;
+}
+
+Result<Address> address_from(const std::string& text, bool loopback_only) {
+  const Error bad(std::errc::invalid_argument, "'" + text + "' is not " +
+                                                   (loopback_only ? "a loopback" : "an") +
+                                                   " address and port, such as 127.0.0.1:9942 or [::1]:9942");
+  const auto colon = text.rfind(':');
+  if (colon == text.npos) return bad;
+  std::uint16_t port = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + colon + 1, end, port);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return bad;
+  Address address;
+  address.host = text.substr(0, colon);
+  if (!host_into(address) || (loopback_only && !address.loopback)) return bad;
+  // sin_port and sin6_port lie at the same place.
+  reinterpret_cast<sockaddr_in&>(address.storage).sin_port = htons(port);
+  return address;
+}
+
+Result<int> listen_on(const Address& address, const std::string& text) {
+  const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return Error::from_errno(errno, "socket");
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0 && listen(fd, 64) == 0)
+    return fd;
+  const int why = errno;
+  close(fd);
+  return Error::from_errno(why, "listen on " + text);
+}
+
+std::uint16_t port_of(int fd) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return 0;
+  return ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port);
+}
+
+/// Of a Host header: a number or localhost. Names can be made to lead to any address.
+bool is_own_name(std::string_view host) {
+  if (const auto colon = host.rfind(':'); colon != host.npos && host.find(']', colon) == host.npos)
+    host = host.substr(0, colon);
+  Address address;
+  address.host = host;
+  return host.empty() || host == "localhost" || host_into(address);  // HTTP/1.0 needs none
+}
+
+/// FNV-1a of the body: enough to say that nothing changed.
+std::string tag_of(std::string_view body) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : body) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  char text[17] = {};
+  std::to_chars(text, text + 16, hash, 16);
+  return '"' + std::string(text) + '"';
+}
+
+Response refusal(unsigned status, std::string why) {
+  return {.status = status, .body = std::move(why) + "\n", .headers = {}};
+}
+
+struct Pending {
+  std::string target;
+  bool begun = false;
+};
+
+std::string header(MHD_Connection* connection, const char* name) {
+  const char* value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+  return value ? value : "";
+}
+
+MHD_Result queue(MHD_Connection* connection, const Response& r) {
+  const bool given = r.status == MHD_HTTP_OK;
+  const std::string tag = given ? tag_of(r.body) : std::string();
+  const bool known = given && header(connection, MHD_HTTP_HEADER_IF_NONE_MATCH) == tag;
+  const std::string_view body = known ? std::string_view() : std::string_view(r.body);
+  MHD_Response* response =
+      MHD_create_response_from_buffer(body.size(), const_cast<char*>(body.data()), MHD_RESPMEM_MUST_COPY);
+  if (!response) return MHD_NO;
+  const auto add = [response](const char* name, const std::string& value) {
+    MHD_add_response_header(response, name, value.c_str());
+  };
+  add(MHD_HTTP_HEADER_CONTENT_TYPE, r.type);
+  add("X-Content-Type-Options", "nosniff");
+  add(MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+  if (given) add(MHD_HTTP_HEADER_ETAG, tag);
+  if (r.status == MHD_HTTP_METHOD_NOT_ALLOWED) add(MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+  for (const auto& [name, value] : r.headers) add(name.c_str(), value);
+  const MHD_Result queued =
+      MHD_queue_response(connection, known ? unsigned{MHD_HTTP_NOT_MODIFIED} : r.status, response);
+  MHD_destroy_response(response);
+  return queued;
+}
+
+}  // namespace
+
+struct Endpoint::Impl {
+  std::string address;
+  Handler handler;
+  EndpointOptions options;
+  MHD_Daemon* daemon = nullptr;
+  int epoll = -1;
+
+  /// The request line as it came, before libmicrohttpd decodes it its own way.
+  static void* begin(void*, const char* target, MHD_Connection*) noexcept {
+    return new (std::nothrow) Pending{target};
+  }
+  static void end(void*, MHD_Connection*, void** pending, MHD_RequestTerminationCode) noexcept {
+    delete static_cast<Pending*>(*pending);
+    *pending = nullptr;
+  }
+  static MHD_Result handle(void* self, MHD_Connection* connection, const char*, const char* method,
+                           const char*, const char*, std::size_t* upload_size, void** pending) noexcept {
+    if (*upload_size != 0 || !*pending) return MHD_NO;  // closes: nobody has to send us anything
+    auto& request = *static_cast<Pending*>(*pending);
+    // The first call of a request has its head alone; an answer then would end the connection.
+    if (!request.begun) {
+      request.begun = true;
+      return MHD_YES;
+    }
+    return queue(connection, static_cast<Impl*>(self)->answer(connection, method, request.target));
+  }
+
+  Response answer(MHD_Connection* connection, std::string_view method, const std::string& text) {
+    if (method != "GET" && method != "HEAD") return refusal(MHD_HTTP_METHOD_NOT_ALLOWED, "only GET");
+    if (options.loopback_only && !is_own_name(header(connection, MHD_HTTP_HEADER_HOST)))
+      return refusal(MHD_HTTP_MISDIRECTED_REQUEST, "ask localhost or a numeric address");
+    auto target = parse_target(text);
+    if (!target) return refusal(MHD_HTTP_BAD_REQUEST, target.error().message());
+    return handler({std::move(*target), header(connection, MHD_HTTP_HEADER_ACCEPT)});
+  }
+
+  ~Impl() {
+    if (daemon) MHD_stop_daemon(daemon);
+  }
+};
+
+Endpoint::Endpoint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Endpoint::~Endpoint() = default;
+
+Result<std::unique_ptr<Endpoint>> Endpoint::open(const std::string& text, Handler handler,
+                                                 EndpointOptions options) {
+  FLASH_TRY(const Address address, address_from(text, options.loopback_only));
+  FLASH_TRY(const int fd, listen_on(address, text));
+  auto impl = std::make_unique<Impl>();
+  impl->address = address.host + ":" + std::to_string(port_of(fd));
+  impl->handler = std::move(handler);
+  impl->options = options;
+  if (!address.loopback) impl->options.loopback_only = false;
+  impl->daemon = MHD_start_daemon(
+      MHD_USE_EPOLL, 0, nullptr, nullptr, &Impl::handle, impl.get(), MHD_OPTION_LISTEN_SOCKET, fd,
+      MHD_OPTION_URI_LOG_CALLBACK, &Impl::begin, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &Impl::end, nullptr,
+      MHD_OPTION_CONNECTION_LIMIT, options.connections, MHD_OPTION_CONNECTION_TIMEOUT, kTimeoutSeconds,
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestMemory, MHD_OPTION_END);
+  if (!impl->daemon) {
+    close(fd);
+    return Error(std::errc::not_supported, "libmicrohttpd does not start on " + text);
+  }
+  const MHD_DaemonInfo* info = MHD_get_daemon_info(impl->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+  if (!info) return Error(std::errc::not_supported, "libmicrohttpd has no epoll descriptor");
+  impl->epoll = info->epoll_fd;
+  return std::unique_ptr<Endpoint>(new Endpoint(std::move(impl)));
+}
+
+const std::string& Endpoint::address() const {
+  return impl_->address;
+}
+
+int Endpoint::fd() const {
+  return impl_->epoll;
+}
+
+Duration Endpoint::run() {
+  MHD_run(impl_->daemon);
+  MHD_UNSIGNED_LONG_LONG ms = 0;
+  return MHD_get_timeout(impl_->daemon, &ms) == MHD_YES ? Duration(std::chrono::milliseconds(ms))
+                                                        : Duration(std::chrono::seconds(60));
+}
+
+Result<void> check_address(const std::string& address, bool loopback_only) {
+  FLASH_CHECK(address_from(address, loopback_only));
+  return {};
+}
+
+}  // namespace flash::http

@@ -1,0 +1,70 @@
+// Purpose: org.flashd.Sync on D-Bus: how the way to the fleet is. Says, changes nothing. org.flashd.Sync(5).
+// Ownership: owns its connection to the bus. Thread rule: one thread; nothing waits. No clock.
+#pragma once
+
+#include <systemd/sd-bus.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/result.h"
+#include "core/time.h"
+
+namespace flash::sync {
+
+/// What the interface's properties are.
+struct BusState {
+  std::string version;
+  bool flashd_connected = false;
+  bool configured = false;  // has a server to speak to
+  bool connected = false;
+  std::string server, node, pool;
+  std::uint64_t outbox = 0;  // records that wait
+  std::uint64_t published = 0, taken = 0, confirmed = 0, thinned = 0;
+  std::uint64_t last_watermark_us = 0;  // wall clock, when a watermark last covered something; 0: never
+  std::string trouble;                  // what went wrong last; empty: nothing
+};
+
+struct BusCallbacks {
+  std::function<BusState()> state;
+  std::function<void(int priority, const std::string&)> say;
+};
+
+class BusService {
+ public:
+  /// A bus that is not there, or goes away, is tried again each minute.
+  explicit BusService(BusCallbacks callbacks);
+  ~BusService();
+  BusService(const BusService&) = delete;
+  BusService& operator=(const BusService&) = delete;
+
+  /// -1: no bus. To poll for these events.
+  int fd() const;
+  short events() const;
+  /// Call it often, and whenever the descriptor has something to do. Returns the time until it wants to be
+  /// called again.
+  Duration run(Duration now);
+
+ private:
+  struct Unref {
+    void operator()(sd_bus* b) const { sd_bus_flush_close_unref(b); }
+  };
+  Result<void> connect();
+  void lost(Duration now, const std::string& why);
+
+  BusCallbacks callbacks_;
+  std::unique_ptr<sd_bus, Unref> bus_;
+  Duration retry_at_{};
+  std::string said_;
+};
+
+/// The table that sd-bus has; a test compares the man page with it.
+const sd_bus_vtable* sync_vtable();
+
+inline constexpr const char* kBusName = "org.flashd.Sync";
+inline constexpr const char* kBusPath = "/org/flashd/Sync";
+inline constexpr const char* kBusInterface = "org.flashd.Sync1";
+
+}  // namespace flash::sync
