@@ -86,7 +86,8 @@ Result<void> ClusterServers::start_server(std::size_t index) {
          << "\"\njetstream { store_dir: \"" << base << "\", max_file_store: 8GB, max_memory_store: 8MB }\n";
   if (servers > 1) {
     config << "cluster { name: bench, listen: \"127.0.0.1:" << ports_[servers + index] << "\", routes: [";
-    for (std::size_t i = 0; i < servers; ++i) config << " \"nats://127.0.0.1:" << ports_[servers + i] << '"';
+    for (std::size_t i = 0; i < servers; ++i)
+      config << (i > 0 ? ", " : "") << "\"nats://127.0.0.1:" << ports_[servers + i] << '"';
     config << " ] }\n";
   }
   config.close();
@@ -98,10 +99,10 @@ Result<void> ClusterServers::start_server(std::size_t index) {
 }
 
 Result<void> ClusterServers::start_coordinator() {
-  FLASH_TRY(auto started,
-            Program::start({beside_or("flash-coordinator", "/usr/sbin/flash-coordinator"), "--nats", urls(),
-                            "--replicas", std::to_string(servers_.size()), "--store", store()},
-                           folder_ + "/coordinator.log"));
+  FLASH_TRY(auto started, Program::start({beside_or("flash-coordinator", "/usr/sbin/flash-coordinator"),
+                                          "--nats", urls(), "--replicas", std::to_string(servers_.size()),
+                                          "--listen", "none", "--store", store()},
+                                         folder_ + "/coordinator.log"));
   coordinator_.push_back(std::move(started));
   return {};
 }
@@ -126,13 +127,15 @@ Result<void> ClusterServers::all_running() {
                    "nats-server ended: " + last_words(folder_ + "/nats" + std::to_string(i) + ".log"));
   for (Program& p : coordinator_)
     if (!p.running())
-      return Error(std::errc::io_error, "flash-coordinator ended: " + last_words(folder_ + "/coordinator.log"));
+      return Error(std::errc::io_error,
+                   "flash-coordinator ended: " + last_words(folder_ + "/coordinator.log"));
   return {};
 }
 
 std::uint64_t ClusterServers::stream_bytes() const {
   std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < servers_.size(); ++i) bytes += bytes_under(folder_ + "/nats" + std::to_string(i));
+  for (std::size_t i = 0; i < servers_.size(); ++i)
+    bytes += bytes_under(folder_ + "/nats" + std::to_string(i));
   return bytes;
 }
 
