@@ -30,13 +30,14 @@ constexpr std::array kErrors = {
     ErrorRow{SD_BUS_ERROR_INVALID_ARGS, Exit::Usage},
 };
 
-[[noreturn]] void raise(const sd_bus_error& e, int r) {
+[[noreturn]] void raise(const sd_bus_error& e, int r, const char* program) {
   const std::string name = e.name ? e.name : SD_BUS_ERROR_FAILED;
   std::string message = e.message ? e.message : std::strerror(-r);
   Exit code = Exit::Failure;
   for (const auto& row : kErrors)
     if (name == row.name) code = row.code;
-  if (code == Exit::NotRunning) message = "flashd cannot be reached, is it running? (" + message + ")";
+  if (code == Exit::NotRunning)
+    message = std::string(program) + " cannot be reached, is it running? (" + message + ")";
   throw CliError(code, name, message);
 }
 
@@ -102,7 +103,7 @@ json decode(sd_bus_message* m) {
 
 }  // namespace
 
-BusClient::BusClient(const std::string& address) {
+BusClient::BusClient(const std::string& address, Peer peer) : peer_(peer) {
   sd_bus* bus = nullptr;
   int r = 0;
   if (address.empty()) {
@@ -124,7 +125,7 @@ BusClient::BusClient(const std::string& address) {
 
 BusClient::Message BusClient::prepare(const std::string& path, const char* interface, const char* member) {
   sd_bus_message* m = nullptr;
-  check(sd_bus_message_new_method_call(bus_.get(), &m, "org.flashd", path.c_str(), interface, member),
+  check(sd_bus_message_new_method_call(bus_.get(), &m, peer_.bus_name, path.c_str(), interface, member),
         member);
   Message message(m);
   // flashctl asks; only systemd starts the daemon.
@@ -142,7 +143,7 @@ nlohmann::json BusClient::send(sd_bus_message* m, std::uint64_t timeout_us) {
       sd_bus_error* e;
       ~Free() { sd_bus_error_free(e); }
     } free{&error};
-    raise(error, r);
+    raise(error, r, peer_.program);
   }
   json results = json::array();
   while (sd_bus_message_at_end(raw, 1) == 0) results.push_back(decode(raw));

@@ -1,5 +1,5 @@
-// Purpose: org.flashd's methods as JSON: a call goes out with sd-bus types, the answer comes back decoded.
-// Ownership: owns its connection. Thread rule: one thread; calls block until answered.
+// Purpose: org.flashd's and org.flashd.Sync's methods as JSON: a call goes out with sd-bus types, the answer
+// comes back decoded. Ownership: owns its connection. Thread rule: one thread; calls block until answered.
 #pragma once
 
 #include <systemd/sd-bus.h>
@@ -17,10 +17,18 @@ inline constexpr const char* kManagerPath = "/org/flashd";
 inline constexpr const char* kManagerInterface = "org.flashd.Manager1";
 inline constexpr const char* kAgentInterface = "org.flashd.Agent1";
 
+/// Whom a client speaks to.
+struct Peer {
+  const char* bus_name;
+  const char* program;  // for messages
+};
+inline constexpr Peer kFlashd{"org.flashd", "flashd"};
+inline constexpr Peer kFlashSync{"org.flashd.Sync", "flash-sync"};
+
 class BusClient {
  public:
   /// Empty address: the system bus (DBUS_SYSTEM_BUS_ADDRESS is honoured). Throws CliError(Exit::NotRunning).
-  explicit BusClient(const std::string& address);
+  explicit BusClient(const std::string& address, Peer peer = kFlashd);
 
   /// The method's results as an array. Throws CliError with the exit code that fits the D-Bus error.
   template <class... Args>
@@ -53,6 +61,7 @@ class BusClient {
   nlohmann::json send(sd_bus_message* m, std::uint64_t timeout_us);
   static void check(int r, const char* what);
 
+  Peer peer_;
   std::unique_ptr<sd_bus, Unref> bus_;
 };
 

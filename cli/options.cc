@@ -15,7 +15,7 @@ constexpr std::array kExits = {
     ExitRow{Exit::Ok, "done"},
     ExitRow{Exit::Failure, "failed; the message says why"},
     ExitRow{Exit::Usage, "wrong usage or arguments"},
-    ExitRow{Exit::NotRunning, "flashd is not running, or there is no bus"},
+    ExitRow{Exit::NotRunning, "flashd (for cluster: flash-sync) is not running, or there is no bus"},
     ExitRow{Exit::Denied, "not allowed"},
     ExitRow{Exit::NoSuchTarget, "no such target, or the name is ambiguous"},
     ExitRow{Exit::Different, "verify found differences"},
@@ -39,6 +39,7 @@ constexpr std::array kCommands = {
     CommandRow{Command::Verify, "verify", "", 0, 0, "Compare what is in force with what was written"},
     CommandRow{Command::Doctor, "doctor", "", 0, 0,
                "Where each signal comes from, and why not from a better source"},
+    CommandRow{Command::Cluster, "cluster", "[status]", 0, 1, "The way to the fleet, as flash-sync knows it"},
     CommandRow{Command::Reload, "reload", "", 0, 0, "Read the configuration again"},
     CommandRow{Command::Config, "config", "check [FILE]", 1, 2,
                "Check the configuration (or FILE) with flashd"},
@@ -130,6 +131,10 @@ void check(const Invocation& i) {
       break;
     case Command::Config:
       if (i.arguments[0] != "check") throw usage("usage: flashctl config check [FILE]");
+      break;
+    case Command::Cluster:
+      if (given == 1 && i.arguments[0] != "status")
+        throw usage("cluster: '" + i.arguments[0] + "' is not status");
       break;
     default:
       break;

@@ -55,6 +55,7 @@ enum class Command {
   Enable,
   Verify,
   Doctor,
+  Cluster,
   Reload,
   Config,
 };

@@ -1,5 +1,5 @@
-// A target as the HTTP API's questions: never fatal; what is read is within the bounds, what is refused says so in one
-// printable line.
+// A target as the HTTP API's questions: never fatal; what is read is within the bounds, what is refused says
+// so in one printable line.
 #include <cstdint>
 #include <string_view>
 

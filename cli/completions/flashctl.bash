@@ -7,7 +7,7 @@ _flashctl_targets() {
 _flashctl() {
   local cur prev word command='' i
   local general='--json --system --address --help --version'
-  local commands='status agents show rewards why watch mode hold release disable enable verify doctor reload config'
+  local commands='status agents show rewards why watch mode hold release disable enable verify doctor cluster reload config'
   cur=${COMP_WORDS[COMP_CWORD]}
   prev=${COMP_WORDS[COMP_CWORD-1]}
   COMPREPLY=()
@@ -44,6 +44,7 @@ _flashctl() {
     '') COMPREPLY=($(IFS=' '; compgen -W "$commands" -- "$cur")) ;;
     show|rewards|why|hold|release) COMPREPLY=($(compgen -W "$(_flashctl_targets)" -- "$cur")) ;;
     mode) COMPREPLY=($(compgen -W "$(printf '%s\n' observe recommend control default; _flashctl_targets)" -- "$cur")) ;;
+    cluster) COMPREPLY=($(compgen -W 'status' -- "$cur")) ;;
     config)
       if [[ $prev == check ]]; then
         COMPREPLY=($(compgen -f -- "$cur"))
