@@ -118,6 +118,7 @@ constexpr std::array kAgentKeys = {
     KeyRow{"embedding", "Embedding", as_is},
     KeyRow{"model_version", "ModelVersion", as_is},
     KeyRow{"learning", "Learning", as_is},
+    KeyRow{"nearest_pair", "NearestPair", as_is},
     KeyRow{"waiting_for", "WaitingFor", as_is},
     KeyRow{"explored_share", "ExploredShare", number_json},
 };

@@ -257,6 +257,8 @@ Exit print_agent(BusClient& bus, const Invocation& i, const Style& style) {
   learned_rows(a, rows);
   if (a["learning"].is_string() && a["learning"] != "")
     rows.push_back({{"learning"}, {text_of(a["learning"])}});
+  if (a["nearest_pair"].is_string() && a["nearest_pair"] != "")
+    rows.push_back({{"nearest pair"}, {text_of(a["nearest_pair"])}});
   std::cout << table(style, rows);
   return Exit::Ok;
 }

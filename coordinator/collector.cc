@@ -13,6 +13,7 @@ constexpr std::size_t kBatch = 1024;  // messages per commit
 // From its first message to its commit: an fsync per message would be most of the work, and a watermark per
 // message most of the nodes'.
 constexpr Duration kGather = std::chrono::milliseconds(100);
+constexpr int kQuestions = 64;    // per batch
 constexpr int kIdleBatches = 60;  // in a row without a message: is the consumer still alive?
 
 }  // namespace
@@ -26,12 +27,18 @@ Result<void> Collector::connect() {
   refused_ = 0;
   idle_batches_ = 0;
   FLASH_TRY(position_, store_.position());
+  if (!pairs_read_) {
+    FLASH_TRY(const auto agents, store_.agents());
+    for (const FleetAgent& a : agents) pairs_.put(a);
+    pairs_read_ = true;
+  }
   FLASH_TRY(auto nats, Nats::connect(options_));
   FLASH_TRY(const StreamState stream, nats->ensure_stream(stream_));
   // Another stream, or one that lost its end in a power cut: what it has is read again, and known by its key.
   if (stream.created_ns != position_.stream_created_ns || stream.last < position_.last)
     position_ = {stream.created_ns, 0};
   FLASH_CHECK(nats->subscribe_stream(stream_.name, stream_.subjects, position_.last + 1));
+  FLASH_CHECK(nats->listen(kAllQuestions));
   nats_ = std::move(nats);
   return {};
 }
@@ -44,10 +51,33 @@ Result<void> Collector::take(Message message) {
     arrived_.push_back({*origin, std::move(*record)});
     return {};
   }
-  ++refused_;
-  say_(LOG_WARNING, "refused a message of " + message.subject + ": " +
-                        (origin ? record.error().message() : std::string("not a subject of records")));
+  refuse(message, origin ? record.error().message() : "not a subject of records");
   return {};
+}
+
+void Collector::refuse(const Message& message, const std::string& why) {
+  ++refused_;
+  say_(LOG_WARNING, "refused a message of " + message.subject + ": " + why);
+}
+
+Result<void> Collector::answer_questions() {
+  for (int i = 0; i < kQuestions; ++i) {
+    FLASH_TRY(const auto message, nats_->heard());
+    if (!message) break;
+    FLASH_CHECK(answer(*message));
+  }
+  return {};
+}
+
+Result<void> Collector::answer(const Message& message) {
+  const auto node = asking_node(message.subject);
+  const auto question = decode_nearest_question(message.bytes);
+  if (!node || !question) {
+    refuse(message, node ? question.error().message() : "not a subject of questions");
+    return {};
+  }
+  return nats_->publish(answer_subject(*node),
+                        encode(NearestAnswer{question->agent, pairs_.nearest(*node, *question)}));
 }
 
 Result<void> Collector::commit() {
@@ -56,6 +86,7 @@ Result<void> Collector::commit() {
   refused_ = 0;
   say_(LOG_DEBUG,
        "stored " + std::to_string(done.fresh) + ", known already " + std::to_string(done.duplicates));
+  for (const FleetAgent& a : done.agents) pairs_.put(a);
   for (const auto& w : done.watermarks)
     FLASH_CHECK(nats_->publish(watermark_subject(w.node), encode(w.watermark)));
   return {};
@@ -76,6 +107,7 @@ Result<void> Collector::batch(Duration longest) {
     if (n == kBatch || left <= Duration{}) break;
     FLASH_TRY(message, nats_->next(left));
   }
+  FLASH_CHECK(answer_questions());
   const bool idle = arrived_.empty() && refused_ == 0;
   idle_batches_ = idle ? idle_batches_ + 1 : 0;
   if (!idle) return commit();

@@ -1,6 +1,7 @@
 // Purpose: the coordinator's work: what the stream brings goes into the store, then each node is told how far
-// its records are safe. Nothing is acknowledged to the stream: the store knows where it stands in it.
-// Ownership: borrows the store. Thread rule: one thread, which waits here.
+// its records are safe, and which known pair is nearest to a new one where it asks. Nothing is acknowledged
+// to the stream: the store knows where it stands in it. Ownership: borrows the store. Thread rule: one
+// thread, which waits here.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "coordinator/nats.h"
+#include "coordinator/nearest.h"
 #include "coordinator/store.h"
 
 namespace flash::coordinator {
@@ -29,6 +31,9 @@ class Collector {
   Result<void> batch(Duration longest);
   Result<void> take(Message message);
   Result<void> commit();
+  void refuse(const Message& message, const std::string& why);
+  Result<void> answer_questions();
+  Result<void> answer(const Message& message);
   /// Nothing has come for long: is there nothing? A consumer can be lost without a word.
   Result<void> look_behind();
 
@@ -38,6 +43,8 @@ class Collector {
   Say say_;
   std::unique_ptr<Nats> nats_;
   Position position_;
+  NearestPairs pairs_;
+  bool pairs_read_ = false;
   std::vector<Arrived> arrived_;
   std::uint64_t refused_ = 0;
   int idle_batches_ = 0;

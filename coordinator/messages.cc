@@ -5,6 +5,7 @@
 
 #include "link/cbor.h"
 #include "link/episode_cbor.h"
+#include "link/neighbour_cbor.h"
 
 namespace flash::coordinator {
 
@@ -19,8 +20,10 @@ namespace {
 
 constexpr std::string_view kUp = "flash.v1.up.";
 constexpr std::string_view kDown = "flash.v1.dn.";
+constexpr std::string_view kRequests = "flash.v1.rq.";
 constexpr std::string_view kEpisodes = ".ep";
 constexpr std::string_view kWatermarks = ".wm";
+constexpr std::string_view kNearest = ".nearest";
 constexpr double kMaxSeq = 9e15;  // exact as a number of SQLite and of JSON
 
 void check_run(Check& c, const std::string& run) {
@@ -45,6 +48,17 @@ Result<void> check(const Watermark& m) {
   return c.result();
 }
 
+Result<void> check(const NearestAnswer& m) {
+  Check c;
+  c.name("agent", m.agent);
+  FLASH_CHECK(c.result());
+  return m.neighbour ? link::cbor::check(*m.neighbour, "neighbour.") : Result<void>();
+}
+
+std::string subject(std::string_view prefix, std::string_view node, std::string_view suffix) {
+  return std::string(prefix) + std::string(node) + std::string(suffix);
+}
+
 /// The message as a map, where it is of this type.
 Result<json> parse(std::string_view bytes, std::string_view expected) {
   FLASH_TRY(json j, link::cbor::parse(bytes));
@@ -54,6 +68,15 @@ Result<json> parse(std::string_view bytes, std::string_view expected) {
 }
 
 }  // namespace
+
+Result<void> validate(const link::NearestQuestion& m) {
+  Check c;
+  c.name("agent", m.agent);
+  link::cbor::check_model(c, m.model, false);
+  if (m.embedding.empty()) c.fail("embedding", "empty");
+  c.numbers("embedding", m.embedding, link::kMaxEmbedding);
+  return c.result();
+}
 
 std::string encode_episode(const link::Episode& episode) {
   Writer w;
@@ -87,6 +110,28 @@ std::string encode(const Watermark& m) {
   return w.take();
 }
 
+std::string encode(const link::NearestQuestion& m) {
+  assert(validate(m));
+  Writer w;
+  begin(w, kVersion, "nearest?", 4);
+  w.field("agent", m.agent);
+  w.field("task", to_string(m.task));
+  w.field("model", m.model);
+  w.field("embedding", m.embedding);
+  return w.take();
+}
+
+std::string encode(const NearestAnswer& m) {
+  assert(check(m));
+  Writer w;
+  begin(w, kVersion, "nearest", 2);
+  w.field("agent", m.agent);
+  w.text("neighbours");
+  w.head(Writer::kArray, m.neighbour ? 1 : 0);
+  if (m.neighbour) link::cbor::write(w, *m.neighbour);
+  return w.take();
+}
+
 Result<Record> decode_record(std::string_view bytes) {
   FLASH_TRY(const json j, parse(bytes, "episode"));
   Record m;
@@ -112,6 +157,31 @@ Result<Watermark> decode_watermark(std::string_view bytes) {
   return m;
 }
 
+Result<link::NearestQuestion> decode_nearest_question(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes, "nearest?"));
+  link::NearestQuestion m;
+  Fields f = fields_of(j);
+  f.get("agent", m.agent);
+  f.get_enum("task", m.task, link::cbor::kTasks, "a task");
+  f.get("model", m.model);
+  f.get("embedding", m.embedding);
+  FLASH_CHECK(f.done({"v", "t", "agent", "task", "model", "embedding"}));
+  FLASH_CHECK(validate(m));
+  return m;
+}
+
+Result<NearestAnswer> decode_nearest_answer(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes, "nearest"));
+  NearestAnswer m;
+  Fields f = fields_of(j);
+  f.get("agent", m.agent);
+  const json* list = f.list("neighbours", 1, "neighbours");
+  FLASH_CHECK(f.done({"v", "t", "agent", "neighbours"}));
+  if (!list->empty()) FLASH_CHECK(link::cbor::read(list->front(), "neighbour.", m.neighbour.emplace()));
+  FLASH_CHECK(check(m));
+  return m;
+}
+
 bool is_token(std::string_view text) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
@@ -124,7 +194,28 @@ std::string record_subject(const Origin& origin) {
 }
 
 std::string watermark_subject(std::string_view node) {
-  return std::string(kDown) + std::string(node) + std::string(kWatermarks);
+  return subject(kDown, node, kWatermarks);
+}
+
+std::string question_subject(std::string_view node) {
+  return subject(kRequests, node, kNearest);
+}
+
+std::string answer_subject(std::string_view node) {
+  return subject(kDown, node, kNearest);
+}
+
+std::string all_for_node(std::string_view node) {
+  return subject(kDown, node, ".>");
+}
+
+std::optional<std::string> asking_node(std::string_view subject) {
+  if (!subject.starts_with(kRequests) || !subject.ends_with(kNearest) ||
+      subject.size() <= kRequests.size() + kNearest.size())
+    return std::nullopt;
+  subject.remove_prefix(kRequests.size());
+  subject.remove_suffix(kNearest.size());
+  return is_token(subject) ? std::optional(std::string(subject)) : std::nullopt;
 }
 
 std::optional<Origin> origin_of(std::string_view subject) {

@@ -4,6 +4,8 @@
 //
 //   flash-sync  -> flash.v1.up.POOL.NODE.ep   Record, kept by the stream FLASH_UP; again until a Watermark
 //   coordinator -> flash.v1.dn.NODE.wm        Watermark, after each commit
+//   flash-sync  -> flash.v1.rq.NODE.nearest   NearestQuestion, again until a NearestAnswer
+//   coordinator -> flash.v1.dn.NODE.nearest   NearestAnswer
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,7 @@
 
 #include "core/result.h"
 #include "link/episode.h"
+#include "link/neighbour.h"
 
 namespace flash::coordinator {
 
@@ -34,16 +37,28 @@ struct Watermark {
   std::uint64_t seq = 0;
 };
 
+struct NearestAnswer {
+  std::string agent;                         // who asked
+  std::optional<link::Neighbour> neighbour;  // nothing: nobody is known yet
+};
+
 std::string encode(const Record& record);
 /// The same, of an episode as encode_episode() wrote it.
 std::string encode_record(std::string_view run, std::uint64_t seq, std::uint64_t prev,
                           std::string_view episode);
 std::string encode_episode(const link::Episode& episode);
 std::string encode(const Watermark& watermark);
+std::string encode(const link::NearestQuestion& question);
+std::string encode(const NearestAnswer& answer);
+
+/// Within the bounds? EINVAL names the field.
+Result<void> validate(const link::NearestQuestion& question);
 
 /// EINVAL: not a message, or not within the bounds; the field is named. EPROTONOSUPPORT: another version.
 Result<Record> decode_record(std::string_view bytes);
 Result<Watermark> decode_watermark(std::string_view bytes);
+Result<link::NearestQuestion> decode_nearest_question(std::string_view bytes);
+Result<NearestAnswer> decode_nearest_answer(std::string_view bytes);
 
 /// What may stand for a node or pool: 1 to 64 of A-Z a-z 0-9 - _.
 bool is_token(std::string_view text);
@@ -54,7 +69,14 @@ struct Origin {
 /// REQUIRES: is_token() accepts all of them.
 std::string record_subject(const Origin& origin);
 std::string watermark_subject(std::string_view node);
+std::string question_subject(std::string_view node);
+std::string answer_subject(std::string_view node);
+/// All that is said to this node.
+std::string all_for_node(std::string_view node);
+inline constexpr const char* kAllQuestions = "flash.v1.rq.*.nearest";
 /// nullopt: not a subject that records come under.
 std::optional<Origin> origin_of(std::string_view subject);
+/// nullopt: not a subject that questions come under.
+std::optional<std::string> asking_node(std::string_view subject);
 
 }  // namespace flash::coordinator

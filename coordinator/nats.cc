@@ -67,6 +67,13 @@ std::int64_t milliseconds(Duration d) {
   return std::chrono::ceil<std::chrono::milliseconds>(d).count();
 }
 
+Message plain_message(natsMsg* got) {
+  Message message;
+  message.subject = natsMsg_GetSubject(got);
+  message.bytes.assign(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
+  return message;
+}
+
 // Without one the library writes to stderr; trouble() has it.
 void ignore_error(natsConnection*, natsSubscription*, natsStatus, void*) {}
 
@@ -132,6 +139,7 @@ struct Nats::Impl {
   ConnectionHandle connection;
   ContextHandle context;
   SubscriptionHandle subscription;
+  std::vector<SubscriptionHandle> others;
   bool stream = false;  // the subscription is one of a stream
 };
 
@@ -211,6 +219,27 @@ Result<void> Nats::subscribe_stream(const std::string& stream, const std::string
   return {};
 }
 
+Result<void> Nats::listen(const std::string& subject) {
+  natsSubscription* made = nullptr;
+  FLASH_CHECK(done(natsConnection_SubscribeSync(&made, impl_->connection.get(), subject.c_str()),
+                   "subscribe " + subject));
+  impl_->others.emplace_back(made);
+  return {};
+}
+
+Result<std::optional<Message>> Nats::heard() {
+  for (const SubscriptionHandle& s : impl_->others) {
+    std::uint64_t waiting = 0;
+    FLASH_CHECK(done(natsSubscription_QueuedMsgs(s.get(), &waiting), "waiting messages"));
+    if (waiting == 0) continue;
+    natsMsg* got = nullptr;
+    FLASH_CHECK(done(natsSubscription_NextMsg(&got, s.get(), 1), "waiting message"));
+    const MessageHandle handle(got);
+    return std::optional<Message>(plain_message(got));
+  }
+  return std::optional<Message>{};
+}
+
 Result<std::optional<Message>> Nats::next(Duration longest) {
   natsMsg* got = nullptr;
   // The library takes 0 for "at once", and needs a moment to look.
@@ -219,9 +248,7 @@ Result<std::optional<Message>> Nats::next(Duration longest) {
   if (status == NATS_TIMEOUT && open()) return std::optional<Message>{};
   FLASH_CHECK(done(status, "next message"));
   const MessageHandle handle(got);
-  Message message;
-  message.subject = natsMsg_GetSubject(got);
-  message.bytes.assign(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
+  Message message = plain_message(got);
   if (impl_->stream) {
     jsMsgMetaData* meta = nullptr;
     FLASH_CHECK(done(natsMsg_GetMetaData(&meta, got), "message without a position"));

@@ -67,6 +67,11 @@ class Nats {
   /// The next message; nullopt: none for so long.
   Result<std::optional<Message>> next(Duration longest);
 
+  /// Besides: heard() brings what comes under these subjects. As many as are asked for.
+  Result<void> listen(const std::string& subject);
+  /// The next of those; nullopt: none is there. Does not wait.
+  Result<std::optional<Message>> heard();
+
  private:
   struct Impl;
   explicit Nats(std::unique_ptr<Impl> impl);

@@ -1,6 +1,8 @@
 #include "coordinator/store.h"
 
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "link/sqlite.h"
@@ -23,12 +25,13 @@ CREATE TABLE runs(
 CREATE TABLE agents(
   id INTEGER PRIMARY KEY, node TEXT NOT NULL, agent TEXT NOT NULL, pool TEXT NOT NULL, task TEXT NOT NULL,
   target TEXT NOT NULL, application TEXT NOT NULL, rule TEXT NOT NULL, records INTEGER NOT NULL DEFAULT 0,
-  latest INTEGER NOT NULL DEFAULT 0, latest_us INTEGER NOT NULL DEFAULT -1, UNIQUE(node, agent)) STRICT;
+  latest INTEGER NOT NULL DEFAULT 0, latest_us INTEGER NOT NULL DEFAULT -1,
+  episodes_to_serving INTEGER NOT NULL DEFAULT 0, UNIQUE(node, agent)) STRICT;
 CREATE TABLE records(
   id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs(id), seq INTEGER NOT NULL, prev INTEGER NOT NULL,
   agent INTEGER NOT NULL REFERENCES agents(id), episode INTEGER NOT NULL, stage INTEGER NOT NULL,
   steps INTEGER NOT NULL, rewards INTEGER NOT NULL, reward_mean REAL NOT NULL, fallback_rewards INTEGER NOT NULL,
-  fallback_reward REAL NOT NULL, model_version INTEGER NOT NULL, embedding BLOB NOT NULL, time_us INTEGER NOT NULL,
+  fallback_reward REAL NOT NULL, model_version INTEGER NOT NULL, model TEXT NOT NULL, embedding BLOB NOT NULL, time_us INTEGER NOT NULL,
   UNIQUE(run, seq)) STRICT;
 CREATE TABLE state(
   id INTEGER PRIMARY KEY, stream_created_ns INTEGER NOT NULL, position INTEGER NOT NULL, records INTEGER NOT NULL,
@@ -54,7 +57,8 @@ struct Store::Impl {
   Result<std::int64_t> agent_id(const Origin& origin, const link::Episode& e);
   Result<bool> insert(std::int64_t run, std::int64_t agent, const Record& record);
   Result<void> is_latest(std::int64_t agent, std::int64_t run, const Record& record);
-  Result<bool> add(std::int64_t run, const Arrived& arrived);
+  Result<bool> add(std::int64_t run, const Arrived& arrived, std::set<std::int64_t>& changed);
+  Result<std::vector<FleetAgent>> agents(std::string_view which, std::optional<std::int64_t> id);
   Result<std::uint64_t> advance(std::int64_t run);
 };
 
@@ -117,12 +121,13 @@ Result<bool> Store::Impl::insert(std::int64_t run, std::int64_t agent, const Rec
   FLASH_TRY(
       Query q,
       db.query("INSERT INTO records(run, seq, prev, agent, episode, stage, steps, rewards, reward_mean, "
-               "fallback_rewards, fallback_reward, model_version, embedding, time_us) "
-               "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+               "fallback_rewards, fallback_reward, model_version, model, embedding, time_us) "
+               "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   q.bind(run).bind(as_signed(record.seq)).bind(as_signed(record.prev)).bind(agent);
   q.bind(as_signed(e.episode)).bind(static_cast<std::int64_t>(e.stage)).bind(std::int64_t{e.steps});
   q.bind(std::int64_t{e.rewards}).bind(e.reward_mean).bind(as_signed(e.fallback_rewards));
-  q.bind(e.fallback_reward).bind(as_signed(e.model_version)).bind(e.embedding).bind(e.time_us);
+  q.bind(e.fallback_reward).bind(as_signed(e.model_version)).bind(e.model);
+  q.bind(e.embedding).bind(e.time_us);
   FLASH_CHECK(q.run());
   return true;
 }
@@ -131,15 +136,20 @@ Result<void> Store::Impl::is_latest(std::int64_t agent, std::int64_t run, const 
   FLASH_TRY(Query q,
             db.query("UPDATE agents SET records = records + 1, "
                      "latest = iif(?1 >= latest_us, (SELECT id FROM records WHERE run = ?2 AND seq = ?3), "
-                     "latest), latest_us = max(latest_us, ?1) WHERE id = ?4"));
-  return q.bind(record.episode.time_us).bind(run).bind(as_signed(record.seq)).bind(agent).run();
+                     "latest), latest_us = max(latest_us, ?1), "
+                     "episodes_to_serving = iif(episodes_to_serving = 0 AND ?5, records + 1, "
+                     "episodes_to_serving) WHERE id = ?4"));
+  q.bind(record.episode.time_us).bind(run).bind(as_signed(record.seq)).bind(agent);
+  return q.bind(std::int64_t{record.episode.stage == Stage::Serving}).run();
 }
 
-Result<bool> Store::Impl::add(std::int64_t run, const Arrived& arrived) {
+Result<bool> Store::Impl::add(std::int64_t run, const Arrived& arrived, std::set<std::int64_t>& changed) {
   FLASH_TRY(const std::int64_t agent, agent_id(arrived.origin, arrived.record.episode));
   FLASH_TRY(const bool fresh, insert(run, agent, arrived.record));
-  if (fresh) FLASH_CHECK(is_latest(agent, run, arrived.record));
-  return fresh;
+  if (!fresh) return false;
+  changed.insert(agent);
+  FLASH_CHECK(is_latest(agent, run, arrived.record));
+  return true;
 }
 
 /// The run's watermark: beyond it the first record whose predecessor is not here.
@@ -168,6 +178,7 @@ Result<Committed> Store::commit(std::span<const Arrived> records, std::uint64_t 
   Committed out;
   FLASH_CHECK(impl_->db.transaction([&]() -> Result<void> {
     std::map<std::pair<std::string, std::string>, std::int64_t> touched;
+    std::set<std::int64_t> changed;
     for (const Arrived& arrived : records) {
       const auto key = std::pair(arrived.origin.node, arrived.record.run);
       auto at = touched.find(key);
@@ -175,12 +186,16 @@ Result<Committed> Store::commit(std::span<const Arrived> records, std::uint64_t 
         FLASH_TRY(const std::int64_t id, impl_->run_id(key.first, key.second));
         at = touched.emplace(key, id).first;
       }
-      FLASH_TRY(const bool fresh, impl_->add(at->second, arrived));
+      FLASH_TRY(const bool fresh, impl_->add(at->second, arrived, changed));
       ++(fresh ? out.fresh : out.duplicates);
     }
     for (const auto& [key, id] : touched) {
       FLASH_TRY(const std::uint64_t mark, impl_->advance(id));
       out.watermarks.push_back({key.first, {key.second, mark}});
+    }
+    for (const std::int64_t id : changed) {
+      FLASH_TRY(auto agents, impl_->agents("WHERE a.id = ?", id));
+      for (FleetAgent& a : agents) out.agents.push_back(std::move(a));
     }
     FLASH_TRY(Query q, impl_->db.query("UPDATE state SET stream_created_ns = ?, position = ?, "
                                        "records = records + ?, duplicates = duplicates + ?, "
@@ -200,18 +215,19 @@ Result<StoreCounts> Store::counts() const {
   return StoreCounts{as_unsigned(q.integer(0)), as_unsigned(q.integer(1)), as_unsigned(q.integer(2))};
 }
 
-Result<std::vector<FleetAgent>> Store::agents() const {
-  FLASH_TRY(
-      Query q,
-      impl_->db.query("SELECT a.node, a.pool, a.agent, a.task, a.target, a.application, a.rule, a.records, "
-                      "r.episode, r.stage, r.steps, r.rewards, r.reward_mean, r.fallback_rewards, "
-                      "r.fallback_reward, r.model_version, r.embedding, r.time_us "
-                      "FROM agents a JOIN records r ON r.id = a.latest ORDER BY a.node, a.agent"));
+Result<std::vector<FleetAgent>> Store::Impl::agents(std::string_view which, std::optional<std::int64_t> id) {
+  FLASH_TRY(Query q,
+            db.query("SELECT a.node, a.pool, a.agent, a.task, a.target, a.application, a.rule, a.records, "
+                     "r.episode, r.stage, r.steps, r.rewards, r.reward_mean, r.fallback_rewards, "
+                     "r.fallback_reward, r.model_version, r.embedding, r.time_us, r.model, "
+                     "a.episodes_to_serving FROM agents a JOIN records r ON r.id = a.latest " +
+                     std::string(which)));
+  if (id) q.bind(*id);
   std::vector<FleetAgent> out;
   while (true) {
     FLASH_TRY(const bool there, q.row());
     if (!there) return out;
-    FleetAgent a{q.text(0), q.text(1), {}, as_unsigned(q.integer(7))};
+    FleetAgent a{q.text(0), q.text(1), {}, as_unsigned(q.integer(7)), as_unsigned(q.integer(19))};
     link::Episode& e = a.latest;
     e.agent = q.text(2);
     e.task = task_from_name(q.text(3)).value_or(Task::ResourceLimits);
@@ -228,8 +244,13 @@ Result<std::vector<FleetAgent>> Store::agents() const {
     e.model_version = as_unsigned(q.integer(15));
     e.embedding = q.floats(16);
     e.time_us = q.integer(17);
+    e.model = q.text(18);
     out.push_back(std::move(a));
   }
+}
+
+Result<std::vector<FleetAgent>> Store::agents() const {
+  return impl_->agents("ORDER BY a.node, a.agent", std::nullopt);
 }
 
 Result<std::vector<FleetRun>> Store::runs() const {

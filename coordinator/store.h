@@ -29,6 +29,13 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
+struct FleetAgent {
+  std::string node, pool;
+  link::Episode latest;
+  std::uint64_t records = 0;
+  std::uint64_t episodes_to_serving = 0;  // records up to the first one in SERVING; 0: none yet
+};
+
 struct Committed {
   std::uint64_t fresh = 0, duplicates = 0;
   struct NodeWatermark {
@@ -36,17 +43,12 @@ struct Committed {
     Watermark watermark;
   };
   std::vector<NodeWatermark> watermarks;  // of every run that something came of
+  std::vector<FleetAgent> agents;         // that something new came of, as they are now
 };
 
 struct StoreCounts {
   std::uint64_t records = 0;
   std::uint64_t duplicates = 0, refused = 0;  // since the store was made
-};
-
-struct FleetAgent {
-  std::string node, pool;
-  link::Episode latest;
-  std::uint64_t records = 0;
 };
 
 /// How far a run is safe, and how far it is known.

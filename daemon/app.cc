@@ -224,6 +224,10 @@ void App::offer_service() {
   callbacks.sync = [this] { return sync_ ? sync_->state() : std::string("switched off"); };
   callbacks.sync_counters = [this] { return sync_ ? to_list(sync_->counters()) : Counters(); };
   callbacks.learning = [this](TargetId id) { return learner_ ? learner_->doing(id) : std::string(); };
+  callbacks.nearest = [this](TargetId id) {
+    const link::Neighbour* n = learner_ ? learner_->nearest(id) : nullptr;
+    return n ? link::words_of(*n) : std::string();
+  };
   callbacks.journal_counters = [this] { return counters(journal_.counters()); };
   callbacks.metrics_counters = [this] { return node_->metrics_counters(); };
   callbacks.period = [this] { return period(); };
@@ -429,8 +433,13 @@ void App::on_changed(TargetId id, AgentChange change) {
 void App::on_decided(const Target& target, const Decision& decision) {
   if (learner_) learner_->decided(target, decision);
   const auto view = [this](TargetId id) { return node_->loop().view(id); };
-  if (auto ended = episodes_.decided(target, decision, view); ended && sync_)
+  if (auto ended = episodes_.decided(target, decision, view); ended && sync_) {
+    if (const link::Embedded* own = learner_ ? learner_->embedded(target.id) : nullptr) {
+      ended->model = own->model;
+      ended->embedding = own->embedding;
+    }
     sync_->episode_ended(std::move(*ended));
+  }
   if (!decision.changed_something()) return;
   for (const KnobOutcome& o : decision.outcomes) {
     if (o.status != WriteStatus::Written && o.status != WriteStatus::Failed &&
@@ -534,6 +543,12 @@ void App::configure_sync(Now now) {
     SyncCallbacks callbacks;
     callbacks.reading = [&pages](Now at, const link::sync::Reading& r) {
       return pages.take(at, r.rule, result_of(r));
+    };
+    callbacks.nearest = [this](Now, const link::sync::NearestPair& pair) {
+      if (!learner_ || !learner_->set_nearest(pair.agent, pair.neighbour)) return false;
+      log(LOG_INFO, pair.agent + ": the nearest known pair is " + link::words_of(pair.neighbour),
+          {{"MESSAGE_ID", std::string(kMessageSync)}});
+      return true;
     };
     callbacks.metrics = [this] { return own_metrics(); };
     callbacks.changed = [&pages](bool there, const std::string& why_not) {

@@ -55,6 +55,7 @@ struct DbusCallbacks {
   std::function<std::string()> sync;  // "absent", "connected: ...", "closed: ..."
   std::function<Counters()> sync_counters;
   std::function<std::string(TargetId)> learning;  // what the learner does for an agent, in words
+  std::function<std::string(TargetId)> nearest;   // the known pair nearest to an agent's, in words
   std::function<Counters()> journal_counters;
   std::function<Counters()> metrics_counters;
   std::function<Shares()> overhead;  // percent of one core by part

@@ -148,6 +148,12 @@ struct DbusTables {
     return put(reply, s.callbacks.learning ? s.callbacks.learning(s.found.target->id) : "");
   }
 
+  static int nearest(sd_bus*, const char*, const char*, const char*, sd_bus_message* reply, void* userdata,
+                     sd_bus_error*) noexcept {
+    const Service& s = self(userdata);
+    return put(reply, s.callbacks.nearest ? s.callbacks.nearest(s.found.target->id) : "");
+  }
+
   // -- Manager1 properties
   template <int (*Append)(sd_bus_message*, const Service&)>
   static int manager(sd_bus*, const char*, const char*, const char*, sd_bus_message* reply, void* userdata,
@@ -445,6 +451,7 @@ const sd_bus_vtable kAgentVtable[] = {
     SD_BUS_PROPERTY("Embedding", "ad", T::agent<T::embedding>, 0, 0),
     SD_BUS_PROPERTY("ModelVersion", "t", T::agent<T::model_version>, 0, 0),
     SD_BUS_PROPERTY("Learning", "s", T::learning, 0, 0),
+    SD_BUS_PROPERTY("NearestPair", "s", T::nearest, 0, 0),
     SD_BUS_PROPERTY("Algorithm", "s", T::agent<T::algorithm>, 0, 0),
     SD_BUS_PROPERTY("Model", "s", T::agent<T::model>, 0, 0),
     SD_BUS_PROPERTY("ModelSteps", "t", T::agent<T::model_steps>, 0, 0),

@@ -77,6 +77,8 @@ struct LearnerLink::Impl {
     std::uint64_t stored = 0;         // highest that the learner has stored
     std::size_t in_backlog = 0;
     link::Status status;  // last said over this connection; `doing` empty: nothing
+    std::optional<link::Embedded> embedded;
+    std::optional<link::Neighbour> nearest;
   };
   struct Slot {
     Agent* agent;  // lives while in_backlog > 0
@@ -117,8 +119,8 @@ struct LearnerLink::Impl {
   bool steps_due = false;     // ... and a tick has come
   std::uint64_t highest = 0;  // of any agent's link seq in this epoch
   std::uint64_t highest_episode = 0;
-  std::deque<std::string> to_announce, to_say_gone;  // names
-  std::deque<std::string> outbox;                    // verdicts
+  std::deque<std::string> to_announce, to_say_nearest, to_say_gone;  // names
+  std::deque<std::string> outbox;                                    // verdicts
   LearnerCounters counters;
 
   struct LogState {
@@ -169,7 +171,7 @@ struct LearnerLink::Impl {
   }
 
   bool anything_to_say() const {
-    return !hello_sent || !to_announce.empty() || !outbox.empty() ||
+    return !hello_sent || !to_announce.empty() || !to_say_nearest.empty() || !outbox.empty() ||
            (steps_due && (sent < backlog.size() || !to_say_gone.empty()));
   }
 
@@ -270,6 +272,7 @@ void LearnerLink::Impl::accept(Now now) {
   sent = 0;
   outbox.clear();
   to_announce.clear();
+  to_say_nearest.clear();
   to_say_gone.clear();
   offer_tokens.reset();
   message_tokens.reset();
@@ -290,6 +293,7 @@ void LearnerLink::Impl::disconnect(Now now, const std::string& why) {
   sent = 0;
   outbox.clear();
   to_announce.clear();
+  to_say_nearest.clear();
   to_say_gone.clear();
   whole = {};
   for (auto& [name, agent] : agents) agent->status = {};
@@ -365,6 +369,9 @@ bool LearnerLink::Impl::handle(Now now, const link::Up& message) {
     if (!offer_tokens.take(now, most)) return flood(now, "offers"), false;
     offered(now, *offer);
     return false;
+  } else if (const auto* own = std::get_if<link::Embedded>(&message)) {
+    const auto it = agents.find(own->agent);
+    if (it != agents.end() && !it->second->gone) it->second->embedded = *own;
   } else if (const auto* status = std::get_if<link::Status>(&message)) {
     const auto it = agents.find(status->agent);
     if (status->agent.empty())
@@ -471,7 +478,18 @@ Result<link::SendStatus> LearnerLink::Impl::say_next() {
       if (status == SendStatus::Full) return status;
       it->second->announced = true;
     }
+    if (it != agents.end() && it->second->nearest) to_say_nearest.push_back(it->first);
     to_announce.pop_front();
+    return SendStatus::Sent;
+  }
+  if (!to_say_nearest.empty()) {
+    const auto it = agents.find(to_say_nearest.front());
+    if (it != agents.end() && it->second->announced && it->second->nearest) {
+      const link::NearestPair pair{it->first, *it->second->nearest};
+      FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(pair))));
+      if (status == SendStatus::Full) return status;
+    }
+    to_say_nearest.pop_front();
     return SendStatus::Sent;
   }
   if (!outbox.empty()) {
@@ -566,6 +584,8 @@ void LearnerLink::agent_added(const Target& target, const RewardOptions& reward)
     agent->first_episode = i.highest == 0 ? 0 : i.highest_episode + 1;
     agent->last = agent->base;  // the learner may know steps of an earlier life
     agent->gone = false;
+    agent->embedded.reset();
+    agent->nearest.reset();
     ++i.present;
   } else {
     announce.model_version = agent->announce.model_version;
@@ -690,6 +710,29 @@ std::string LearnerLink::doing(TargetId id) const {
                 static_cast<unsigned long long>(s.transitions), static_cast<unsigned long long>(s.episodes),
                 static_cast<unsigned long long>(s.updates), s.update_us, s.loss);
   return s.doing + numbers;
+}
+
+const link::Embedded* LearnerLink::embedded(TargetId id) const {
+  const auto it = impl_->agents.find(agent_name(id));
+  return it != impl_->agents.end() && it->second->embedded ? &*it->second->embedded : nullptr;
+}
+
+bool LearnerLink::set_nearest(const std::string& key, const link::Neighbour& neighbour) {
+  for (auto& [name, agent] : impl_->agents) {
+    if (agent->gone || agent->announce.key != key || agent->announce.task != neighbour.task) continue;
+    agent->nearest = neighbour;
+    if (agent->announced) {
+      impl_->to_say_nearest.push_back(name);
+      impl_->rearm();
+    }
+    return true;
+  }
+  return false;
+}
+
+const link::Neighbour* LearnerLink::nearest(TargetId id) const {
+  const auto it = impl_->agents.find(agent_name(id));
+  return it != impl_->agents.end() && it->second->nearest ? &*it->second->nearest : nullptr;
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> to_list(const LearnerCounters& c) {

@@ -116,6 +116,14 @@ class LearnerLink {
   const LearnerCounters& counters() const;
   /// What the learner last said about this agent, in words; empty: nothing, or it is not there.
   std::string doing(TargetId id) const;
+  /// What the learner made of this agent's own trajectories; nullptr: it has not said.
+  const link::Embedded* embedded(TargetId id) const;
+
+  /// The known pair that is nearest to the agent of this key, as the coordinator says: handed to the learner,
+  /// which judges it. False: no such agent, or a pair of another task.
+  bool set_nearest(const std::string& key, const link::Neighbour& neighbour);
+  /// The last one that was set; nullptr: none.
+  const link::Neighbour* nearest(TargetId id) const;
 
  private:
   struct Impl;

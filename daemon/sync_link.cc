@@ -17,10 +17,11 @@ constexpr Duration kListenRetry = std::chrono::seconds(5);
 }  // namespace
 
 std::vector<std::pair<std::string, std::uint64_t>> to_list(const SyncCounters& c) {
-  return {{"connections", c.connections},   {"refused_peers", c.refused_peers},
-          {"readings", c.readings},         {"unknown_readings", c.unknown_readings},
-          {"episodes", c.episodes},         {"episodes_dropped", c.episodes_dropped},
-          {"metrics_sent", c.metrics_sent}, {"protocol_errors", c.protocol_errors},
+  return {{"connections", c.connections},     {"refused_peers", c.refused_peers},
+          {"readings", c.readings},           {"unknown_readings", c.unknown_readings},
+          {"episodes", c.episodes},           {"episodes_dropped", c.episodes_dropped},
+          {"nearest_pairs", c.nearest_pairs}, {"unknown_pairs", c.unknown_pairs},
+          {"metrics_sent", c.metrics_sent},   {"protocol_errors", c.protocol_errors},
           {"flood_closes", c.flood_closes}};
 }
 
@@ -180,6 +181,9 @@ Result<void> SyncLink::handle(Now now, const wire::Up& message) {
     if (!callbacks_.reading(now, *reading)) ++counters_.unknown_readings;
   } else if (const auto* done = std::get_if<wire::EpisodesStored>(&message)) {
     return stored(done->number);
+  } else if (const auto* pair = std::get_if<wire::NearestPair>(&message)) {
+    ++counters_.nearest_pairs;
+    if (!callbacks_.nearest || !callbacks_.nearest(now, *pair)) ++counters_.unknown_pairs;
   } else {
     answer_metrics();
   }

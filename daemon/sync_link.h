@@ -46,6 +46,8 @@ struct SyncCounters {
   std::uint64_t unknown_readings = 0;  // of a rule without a page: it has not seen the newest list yet
   std::uint64_t episodes = 0;          // that flash-sync has stored
   std::uint64_t episodes_dropped = 0;  // it was away or late for too long: the oldest went
+  std::uint64_t nearest_pairs = 0;     // that the coordinator knew for an agent
+  std::uint64_t unknown_pairs = 0;     // of these: for no agent that is here, or of another task
   std::uint64_t metrics_sent = 0;      // times that flashd's metrics were handed over whole
   std::uint64_t protocol_errors = 0;   // each closed the connection, as did
   std::uint64_t flood_closes = 0;
@@ -55,6 +57,8 @@ std::vector<std::pair<std::string, std::uint64_t>> to_list(const SyncCounters& c
 struct SyncCallbacks {
   /// False: nobody wants it.
   std::function<bool(Now, const link::sync::Reading&)> reading;
+  /// False: there is no such agent. Empty: nobody wants them.
+  std::function<bool(Now, const link::sync::NearestPair&)> nearest;
   std::function<std::vector<link::sync::Family>()> metrics;
   /// flash-sync came or went; `why_not` in words.
   std::function<void(bool there, const std::string& why_not)> changed;

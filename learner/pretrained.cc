@@ -1,5 +1,6 @@
 #include "learner/pretrained.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -15,6 +16,10 @@ constexpr std::size_t kAsked = 60;         // of the store: what was only observ
 constexpr int kLongest = 300;              // steps of one of them
 constexpr std::size_t kLeastStretch = 10;  // consecutive steps; less shows no effect of an action
 constexpr std::size_t kLeastSteps = 40;    // in all
+// A neighbour that is the same pair counts as so many trajectories, one that is alike to kUnlike as none.
+constexpr double kNeighbourWorth = 4, kUnlike = 0.5;
+constexpr std::size_t kIdDigits = 16;
+constexpr std::size_t kNamed = 60;  // bytes of a neighbour's name
 
 Error invalid(std::string message) {
   return Error(std::errc::invalid_argument, std::move(message));
@@ -53,8 +58,9 @@ Result<PretrainedModel> PretrainedModel::read(const std::string& path, Task task
     return named(invalid("its embeddings of the pool have another size than its encoder's"));
   if (auto valid = policy->snapshot(zeros).validate(o.state_dim, o.outputs); !valid)
     return named(std::move(valid).error());
-  std::string name = model->model + " (" + sha256_hex(encode(*file)).substr(0, 8) + ")";
-  return PretrainedModel(*std::move(model), *std::move(policy), std::move(name));
+  const std::string digest = sha256_hex(encode(*file));
+  std::string name = model->model + " (" + digest.substr(0, 8) + ")";
+  return PretrainedModel(*std::move(model), *std::move(policy), std::move(name), digest.substr(0, kIdDigits));
 }
 
 Result<void> PretrainedModel::fits(const link::Announce& agent) const {
@@ -80,13 +86,33 @@ Result<void> PretrainedModel::fits(const link::Announce& agent) const {
   return {};
 }
 
-Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(const TrajectoryStore& store,
-                                                                         const std::string& key) const {
+Result<void> PretrainedModel::fits(const link::Neighbour& n) const {
+  if (n.task != policy_.options().task) return invalid("a neighbour of another task");
+  if (n.model != id_) return invalid("a neighbour of the model " + n.model + ", this is " + id_);
+  if (n.embedding.size() != model_.seen.width())
+    return invalid("a neighbour's embedding of " + std::to_string(n.embedding.size()) +
+                   " numbers, here are " + std::to_string(model_.seen.width()));
+  for (const float v : n.embedding)
+    if (!std::isfinite(v)) return invalid("a neighbour's embedding that is not finite");
+  if (model_.seen.nearest(n.embedding).out_of_distribution)
+    return invalid("a neighbour that is far from everything that the model knows");
+  return {};
+}
+
+/// In trajectories. Likeness is ours to judge, whatever the coordinator says.
+double PretrainedModel::weight_of(const link::Neighbour& n, std::span<const float> own) const {
+  const SeenEmbeddings::Nearest known = model_.seen.nearest(own);
+  if (known.out_of_distribution || !(model_.seen.apart(own, n.embedding) <= known.threshold)) return 0;
+  return kNeighbourWorth * std::clamp((similarity(own, n.embedding) - kUnlike) / (1 - kUnlike), 0.0, 1.0);
+}
+
+Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(
+    const TrajectoryStore& store, const std::string& key, const link::Neighbour* neighbour) const {
   const SharedPolicyOptions& o = policy_.options();
   FLASH_TRY(const TrajectorySelection selection, store.select_trajectories(key, kAsked));
   FLASH_TRY(TrajectoryBuffer buffer,
             TrajectoryBuffer::create({o.state_dim, o.action_width, kTrajectories, kLongest}));
-  std::size_t steps = 0;
+  std::size_t steps = 0, trajectories = 0;
   double fallback = 0;
   std::size_t by_fallback = 0;
   for (const auto* half : {&selection.best, &selection.worst})
@@ -97,6 +123,7 @@ Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(const T
         Trajectory done = std::exchange(stretch, {});
         if (done.size() < kLeastStretch) return {};
         steps += done.size();
+        ++trajectories;
         return buffer.insert(done, episode.initial);
       };
       for (std::size_t i = 0; i < stored.size(); ++i) {
@@ -114,10 +141,17 @@ Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(const T
   if (steps < kLeastSteps) return std::optional<Beginning>();
   const Sequences sequences = buffer.selection();
   const Sequences* one = &sequences;
-  const std::vector<float> embedding = policy_.embed({&one, 1});
   Beginning b;
+  b.own = policy_.embed({&one, 1});
   b.steps = steps;
-  b.nearest = model_.seen.nearest(embedding);
+  b.nearest = model_.seen.nearest(b.own);
+  std::vector<float> embedding = b.own;
+  if (neighbour != nullptr && fits(*neighbour)) {
+    const double k = weight_of(*neighbour, b.own);
+    b.neighbour_share = k / (static_cast<double>(std::min<std::size_t>(trajectories, kTrajectories)) + k);
+    for (std::size_t i = 0; i < embedding.size(); ++i)
+      embedding[i] += static_cast<float>(b.neighbour_share) * (neighbour->embedding[i] - embedding[i]);
+  }
   b.policy = policy_.snapshot(embedding);
   b.policy.estimate.given = true;
   b.policy.estimate.method = "unseen pairs";
@@ -131,6 +165,10 @@ Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(const T
   std::snprintf(words, sizeof words, ", embedding of %zu steps, like a known pair to %.2f", steps,
                 b.nearest.similarity);
   b.policy.model = name_ + words;
+  if (b.neighbour_share > 0) {
+    std::snprintf(words, sizeof words, ", %.0f %% of ", 100 * b.neighbour_share);
+    b.policy.model += words + (neighbour->application + "@" + neighbour->node).substr(0, kNamed) + "'s";
+  }
   return std::optional<Beginning>(std::move(b));
 }
 

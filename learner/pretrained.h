@@ -30,26 +30,39 @@ class PretrainedModel {
   /// EINVAL with the reason: another layout of the state, other actions, another reward.
   Result<void> fits(const link::Announce& agent) const;
 
+  /// May an agent of this model start from it? EINVAL with the reason: of another task or model, another
+  /// size, or itself far from everything that the model knows.
+  Result<void> fits(const link::Neighbour& neighbour) const;
+
   /// What an agent begins with, from its trajectories in the store.
   struct Beginning {
     PolicySnapshot policy;  // with the embedding; version, expiry and data_steps are the caller's
-    SeenEmbeddings::Nearest nearest;
-    std::size_t steps = 0;  // that the embedding is of
+    std::vector<float>
+        own;  // the embedding of the agent's own trajectories, before a neighbour's was mixed in
+    double neighbour_share = 0;       // of the policy's embedding
+    SeenEmbeddings::Nearest nearest;  // of `own`
+    std::size_t steps = 0;            // that it is of
   };
   /// nullopt: the store has no trajectory yet that an encoder could read. Selection as FLASH 3.2; what cannot
-  /// be trusted or was not executed is cut out.
-  Result<std::optional<Beginning>> begin(const TrajectoryStore& store, const std::string& key) const;
+  /// be trusted or was not executed is cut out. While own trajectories are few, the embedding is shrunk
+  /// toward a neighbour's that fits() and is alike: (n own + k neighbour's) / (n + k), n trajectories, k by
+  /// similarity.
+  Result<std::optional<Beginning>> begin(const TrajectoryStore& store, const std::string& key,
+                                         const link::Neighbour* neighbour = nullptr) const;
 
   /// "oracle imitation, 200 pairs, seed 1 (3f2a9c1b)".
   const std::string& name() const { return name_; }
+  /// The file's digest: only embeddings of the same are comparable.
+  const std::string& id() const { return id_; }
   const UnseenGain& gain() const { return model_.gain; }
 
  private:
-  PretrainedModel(PolicyModel model, SharedPolicy policy, std::string name)
-      : model_(std::move(model)), policy_(std::move(policy)), name_(std::move(name)) {}
+  PretrainedModel(PolicyModel model, SharedPolicy policy, std::string name, std::string id)
+      : model_(std::move(model)), policy_(std::move(policy)), name_(std::move(name)), id_(std::move(id)) {}
+  double weight_of(const link::Neighbour& neighbour, std::span<const float> own) const;
   PolicyModel model_;
   SharedPolicy policy_;
-  std::string name_;
+  std::string name_, id_;
 };
 
 /// DIR/resource-limits.model and DIR/cpu-frequency.model.

@@ -47,6 +47,9 @@ struct Trainer::Pupil {
   bool episode_ended = false;    // the embedding is to be made anew
   std::uint64_t embeddings = 0;  // made for it
   std::string unfamiliar;        // why the pretrained policy is not offered though it fits
+  std::vector<float> own;        // the embedding of its own trajectories, of own_model
+  std::string own_model;
+  std::optional<link::Neighbour> neighbour;
   struct Mean {
     double sum = 0;
     std::uint64_t count = 0;

@@ -67,6 +67,7 @@ void Session::close(Now now, const std::string& reason, int priority) {
   pending_.clear();
   stored_.clear();
   offers_.clear();
+  embedded_.clear();
   outbox_.clear();
   outbox_bytes_ = 0;
   runs_.clear();
@@ -114,6 +115,8 @@ Result<void> Session::handle(const std::string& bytes, Now now) {
   if (auto* steps = std::get_if<link::Steps>(&message)) return on_steps(std::move(*steps));
   if (const auto* verdict = std::get_if<link::Verdict>(&message)) {
     trainer_->verdict(*verdict);
+  } else if (const auto* pair = std::get_if<link::NearestPair>(&message)) {
+    trainer_->nearest(*pair);
   } else if (const auto* gone = std::get_if<link::Gone>(&message)) {
     if (!runs_.contains(gone->agent))
       return protocol("Gone of an agent that was not announced: " + gone->agent);
@@ -252,6 +255,12 @@ void Session::flush(Now now) {
         stored_.erase(first);
       }
       send(ack);
+      continue;
+    }
+    for (link::Embedded& e : trainer_->take_embedded()) embedded_[e.agent] = std::move(e);
+    if (!embedded_.empty()) {
+      auto own = embedded_.extract(embedded_.begin());
+      if (runs_.contains(own.key())) send(std::move(own.mapped()));
       continue;
     }
     for (link::Offer& o : trainer_->take_offers()) offers_[o.agent] = std::move(o.policy);

@@ -83,10 +83,11 @@ class Session {
   std::string last_trouble_;  // so that the same trouble is said once
 
   std::map<std::string, RunId> runs_;
-  std::deque<link::Step> pending_;               // received, not committed
-  std::map<std::string, std::uint64_t> stored_;  // to acknowledge
-  std::map<std::string, std::string> offers_;    // newest policy per agent
-  std::deque<std::string> outbox_;               // encoded, in order
+  std::deque<link::Step> pending_;                  // received, not committed
+  std::map<std::string, std::uint64_t> stored_;     // to acknowledge
+  std::map<std::string, std::string> offers_;       // newest policy per agent
+  std::map<std::string, link::Embedded> embedded_;  // newest embedding per agent
+  std::deque<std::string> outbox_;                  // encoded, in order
   std::size_t outbox_bytes_ = 0;
   bool store_full_ = false;
   std::uint64_t conflicts_said_ = 0;

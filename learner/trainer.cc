@@ -109,6 +109,7 @@ void Trainer::announce(const link::Announce& agent, RunId run, Now now) {
   p.announced = agent;
   p.attached = true;
   choose_model(p);
+  if (!p.own.empty()) embedded_.push_back({agent.agent, p.own_model, p.own});
   p.version = std::max(p.version, agent.model_version);
   // What flashd has in the seat needs no second offer; anything else is offered as soon as the stage is
   // known.
@@ -125,6 +126,7 @@ void Trainer::gone(const std::string& agent, Now now) {
 void Trainer::disconnected() {
   for (auto& [name, pupil] : pupils_) pupil->attached = false;
   offers_.clear();
+  embedded_.clear();
 }
 
 void Trainer::forget_unannounced(Now now) {
@@ -428,6 +430,10 @@ std::vector<link::Offer> Trainer::take_offers() {
   return std::exchange(offers_, {});
 }
 
+std::vector<link::Embedded> Trainer::take_embedded() {
+  return std::exchange(embedded_, {});
+}
+
 bool Trainer::save_pupil(Pupil& p, Now now) {
   if (!p.agent || (p.updates == p.saved_updates && p.version == p.saved_version)) return true;
   p.saved_at = now.mono;
@@ -481,6 +487,9 @@ std::vector<link::Status> Trainer::statuses() const {
     else
       s.doing = "learning online";
     if (p->pretrained()) s.doing += "; pretrained policy, embedding " + std::to_string(p->embeddings);
+    if (p->pretrained() && p->beginning->neighbour_share > 0)
+      s.doing += ", " + std::to_string(std::lround(100 * p->beginning->neighbour_share)) + " % of " +
+                 p->neighbour->application + "@" + p->neighbour->node + "'s";
     if (!p->unfamiliar.empty()) s.doing += "; " + p->unfamiliar;
     if (!p->trouble.empty()) s.doing += "; " + p->trouble;
     if (s.doing.size() > link::kMaxName) s.doing.resize(link::kMaxName);

@@ -59,6 +59,8 @@ class Trainer {
   /// A step that the store has just committed, in the order of the stream.
   void take(const link::Step& step, Now now);
   void verdict(const link::Verdict& verdict);
+  /// The known pair that is nearest to the agent's: its policy starts from there, where that may be.
+  void nearest(const link::NearestPair& pair);
 
   /// One slice: builds an agent, updates one, or estimates and publishes one. False: nothing (more) to do
   /// now.
@@ -66,6 +68,8 @@ class Trainer {
   bool has_work(Now now) const;
   /// Offers made since the last call.
   std::vector<link::Offer> take_offers();
+  /// Embeddings made since the last call, for the fleet.
+  std::vector<link::Embedded> take_embedded();
 
   /// Saves what has changed and is due; `all`: due or not. Stops after `budget` (by the clock); returns how
   /// many agents were left unsaved.
@@ -78,6 +82,7 @@ class Trainer {
   struct Counters {
     std::uint64_t offered = 0, accepted = 0, refused = 0, cut_updates = 0, diverged = 0;
     std::uint64_t embedded = 0;
+    std::uint64_t neighbours = 0, neighbours_refused = 0;
   };
   const Counters& counters() const { return counters_; }
 
@@ -112,6 +117,7 @@ class Trainer {
   std::map<std::string, std::unique_ptr<Pupil>> pupils_;  // by name
   std::string next_;                                      // whose turn it is
   std::vector<link::Offer> offers_;
+  std::vector<link::Embedded> embedded_;
   Counters counters_;
   bool burst_ = false;  // offline updates or an estimate since memory was last given back
   Duration given_back_at_{};

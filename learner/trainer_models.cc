@@ -28,6 +28,21 @@ void Trainer::choose_model(Pupil& p) {
   if (model != nullptr) p.unfamiliar.clear();
 }
 
+void Trainer::nearest(const link::NearestPair& pair) {
+  Pupil* p = find(pair.agent);
+  if (!p || p->neighbour == pair.neighbour) return;
+  if (p->model == nullptr) return tell(LOG_DEBUG, kMessageModel, *p, "a neighbour, but no pretrained policy");
+  const std::string who = "the nearest known pair, " + link::words_of(pair.neighbour);
+  if (auto fits = p->model->fits(pair.neighbour); !fits) {
+    ++counters_.neighbours_refused;
+    return tell(LOG_WARNING, kMessageModel, *p, who + ", is not used: " + fits.error().message());
+  }
+  ++counters_.neighbours;
+  p->neighbour = pair.neighbour;
+  p->episode_ended = true;  // a new embedding now, not at the end of the episode
+  tell(LOG_INFO, kMessageModel, *p, who);
+}
+
 bool Trainer::embed_due(const Pupil& p) const {
   // SERVING does not learn, so its policy stays what it is, the embedding with it.
   return p.model != nullptr && p.agent && p.episode_ended && p.stage_known &&
@@ -52,13 +67,16 @@ void Trainer::embed(Pupil& p) {
       return;
     }
   }
-  auto begun = p.model->begin(*store_, p.announced.key);
+  auto begun = p.model->begin(*store_, p.announced.key, p.neighbour ? &*p.neighbour : nullptr);
   if (!begun) {
     tell(LOG_WARNING, kMessageModel, p, "no embedding: " + begun.error().message());
     return;
   }
   if (!*begun) return;
   ++counters_.embedded;
+  p.own = (*begun)->own;
+  p.own_model = p.model->id();
+  embedded_.push_back({p.announced.agent, p.own_model, p.own});
   const SeenEmbeddings::Nearest& n = (*begun)->nearest;
   char words[160];
   if (n.out_of_distribution) {

@@ -9,6 +9,11 @@ constexpr double kMaxReward = 1e6;
 
 }  // namespace
 
+void check_model(Check& c, const std::string& model, bool may_be_empty) {
+  c.name("model", model, may_be_empty);
+  if (model.size() > kMaxModel) c.fail("model", "more than " + std::to_string(kMaxModel) + " bytes");
+}
+
 Result<void> check(const Episode& e, const std::string& path) {
   Check c(path);
   c.name("agent", e.agent);
@@ -18,13 +23,14 @@ Result<void> check(const Episode& e, const std::string& path) {
   c.range("rewards", e.rewards, 0, e.steps);
   c.range("reward_mean", e.reward_mean, -kMaxReward, kMaxReward);
   c.range("fallback_reward", e.fallback_reward, -kMaxReward, kMaxReward);
+  check_model(c, e.model, true);
   c.numbers("embedding", e.embedding, kMaxEmbedding);
   c.range("time_us", static_cast<double>(e.time_us), 0, 1e17);
   return c.result();
 }
 
 void write(Writer& w, const Episode& e) {
-  w.head(Writer::kMap, 15);
+  w.head(Writer::kMap, 16);
   w.field("agent", e.agent);
   w.field("task", to_string(e.task));
   w.field("target", e.target);
@@ -38,6 +44,7 @@ void write(Writer& w, const Episode& e) {
   w.field("fallback_rewards", e.fallback_rewards);
   w.field("fallback_reward", e.fallback_reward);
   w.field("model_version", e.model_version);
+  w.field("model", e.model);
   w.field("embedding", e.embedding);
   w.field("time_us", e.time_us);
 }
@@ -58,10 +65,11 @@ Result<void> read(const json& map, const std::string& path, Episode& e) {
   f.get("fallback_rewards", e.fallback_rewards);
   f.get("fallback_reward", e.fallback_reward);
   f.get("model_version", e.model_version);
+  f.get("model", e.model);
   f.get("embedding", e.embedding);
   f.get("time_us", e.time_us);
   return f.done({"agent", "task", "target", "application", "rule", "episode", "stage", "steps", "rewards",
-                 "reward_mean", "fallback_rewards", "fallback_reward", "model_version", "embedding",
+                 "reward_mean", "fallback_rewards", "fallback_reward", "model_version", "model", "embedding",
                  "time_us"});
 }
 

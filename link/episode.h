@@ -12,6 +12,7 @@
 namespace flash::link {
 
 inline constexpr std::size_t kMaxEmbedding = 256;  // numbers, as core/policy_snapshot.h has it
+inline constexpr std::size_t kMaxModel = 64;       // bytes of the name of what made an embedding
 
 struct Episode {
   std::string agent;  // identity on its node across restarts: "resource-limits:/system.slice/web.service"
@@ -27,8 +28,9 @@ struct Episode {
   std::uint64_t fallback_rewards = 0;  // steps that fallback_reward is of
   double fallback_reward = 0;          // mean per step, earned by the fallback
   std::uint64_t model_version = 0;     // of the policy in the seat, 0: none
-  std::vector<float> embedding;        // its embedding; empty: it has none
-  std::int64_t time_us = 0;            // wall clock of the last step
+  std::string model;             // whose embedding: of other models are not comparable; empty: not known
+  std::vector<float> embedding;  // what the learner made of the agent's own trajectories, else the policy's
+  std::int64_t time_us = 0;      // wall clock of the last step
   bool operator==(const Episode&) const = default;
 };
 

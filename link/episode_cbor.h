@@ -9,6 +9,8 @@
 
 namespace flash::link::cbor {
 
+/// The name of what made an embedding.
+void check_model(Check& c, const std::string& model, bool may_be_empty);
 /// `path` begins the name of the field that is out of bounds: "episode.".
 Result<void> check(const Episode& e, const std::string& path);
 /// As one map. REQUIRES: check() passes.

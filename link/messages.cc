@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "link/cbor.h"
+#include "link/episode_cbor.h"
+#include "link/neighbour_cbor.h"
 
 namespace flash::link {
 namespace {
@@ -100,6 +102,13 @@ Result<void> check(const Verdict& m) {
   return c.result();
 }
 
+Result<void> check(const NearestPair& m) {
+  Check c;
+  c.name("agent", m.agent);
+  FLASH_CHECK(c.result());
+  return cbor::check(m.neighbour, "neighbour.");
+}
+
 Result<void> check(const HelloUp& m) {
   Check c;
   c.name("software", m.software);
@@ -125,6 +134,15 @@ Result<void> check(const Offer& m) {
   Check c;
   c.name("agent", m.agent);
   c.count("policy", m.policy.size(), 1, kMaxMessage, "bytes");
+  return c.result();
+}
+
+Result<void> check(const Embedded& m) {
+  Check c;
+  c.name("agent", m.agent);
+  cbor::check_model(c, m.model, false);
+  if (m.embedding.empty()) c.fail("embedding", "empty");
+  c.numbers("embedding", m.embedding, kMaxEmbedding);
   return c.result();
 }
 
@@ -232,6 +250,13 @@ void write(Writer& w, const Verdict& m) {
   w.field("reason", m.reason);
 }
 
+void write(Writer& w, const NearestPair& m) {
+  begin(w, kVersion, "nearest-pair", 2);
+  w.field("agent", m.agent);
+  w.text("neighbour");
+  cbor::write(w, m.neighbour);
+}
+
 void write(Writer& w, const HelloUp& m) {
   begin(w, kVersion, "hello", 3);
   w.field("software", m.software);
@@ -261,6 +286,13 @@ void write(Writer& w, const Offer& m) {
   w.field("agent", m.agent);
   w.text("policy");
   w.bytes(m.policy);
+}
+
+void write(Writer& w, const Embedded& m) {
+  begin(w, kVersion, "embedded", 3);
+  w.field("agent", m.agent);
+  w.field("model", m.model);
+  w.field("embedding", m.embedding);
 }
 
 void write(Writer& w, const Status& m) {
@@ -391,6 +423,14 @@ Result<void> read(const json& j, Verdict& m) {
   return f.done({"v", "t", "agent", "version", "accepted", "reason"});
 }
 
+Result<void> read(const json& j, NearestPair& m) {
+  Fields f = fields_of(j);
+  f.get("agent", m.agent);
+  const json* neighbour = f.find("neighbour");
+  FLASH_CHECK(f.done({"v", "t", "agent", "neighbour"}));
+  return cbor::read(*neighbour, "neighbour.", m.neighbour);
+}
+
 Result<void> read(const json& j, HelloUp& m) {
   Fields f = fields_of(j);
   f.get("software", m.software);
@@ -430,6 +470,14 @@ Result<void> read(const json& j, Offer& m) {
   const auto& bytes = policy->get_binary();
   m.policy.assign(bytes.begin(), bytes.end());
   return {};
+}
+
+Result<void> read(const json& j, Embedded& m) {
+  Fields f = fields_of(j);
+  f.get("agent", m.agent);
+  f.get("model", m.model);
+  f.get("embedding", m.embedding);
+  return f.done({"v", "t", "agent", "model", "embedding"});
 }
 
 Result<void> read(const json& j, Status& m) {
@@ -506,6 +554,7 @@ Result<Down> decode_down(std::string_view bytes) {
   if (type == "gone") return read_as<Gone, Down>(j);
   if (type == "steps") return read_as<Steps, Down>(j);
   if (type == "verdict") return read_as<Verdict, Down>(j);
+  if (type == "nearest-pair") return read_as<NearestPair, Down>(j);
   return unknown_type(type);
 }
 
@@ -516,6 +565,7 @@ Result<Up> decode_up(std::string_view bytes) {
   if (type == "stored") return read_as<Stored, Up>(j);
   if (type == "acknowledge") return read_as<Acknowledge, Up>(j);
   if (type == "offer") return read_as<Offer, Up>(j);
+  if (type == "embedded") return read_as<Embedded, Up>(j);
   if (type == "status") return read_as<Status, Up>(j);
   return unknown_type(type);
 }

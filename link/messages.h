@@ -1,5 +1,5 @@
 // Purpose: what crosses the socket between flashd and flash-learner: one CBOR map per SOCK_SEQPACKET message,
-// {"v": 2, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
+// {"v": 3, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
 // docs/LEARNER_PROTOCOL.md is the contract in words.
 // Ownership: values. Thread rule: pure functions.
 //
@@ -7,8 +7,11 @@
 //   flashd  -> Hello, then an Announce per agent
 //   learner -> Hello, then a Stored per agent it knows from this epoch
 //   flashd  -> Steps: what the learner has not stored yet (bounded backlog), then one message per tick
-//   learner -> Acknowledge after each commit, Offer when learning has produced a policy, Status now and then
-//   flashd  -> Verdict per Offer; Announce and Gone as agents come and go
+//   learner -> Acknowledge after each commit, Offer when learning has produced a policy, Embedded when an
+//   agent's
+//              embedding was made, Status now and then
+//   flashd  -> Verdict per Offer; NearestPair where the fleet knows one; Announce and Gone as agents come and
+//   go
 #pragma once
 
 #include <cstdint>
@@ -22,10 +25,11 @@
 #include "core/decision.h"
 #include "core/result.h"
 #include "core/target.h"
+#include "link/neighbour.h"
 
 namespace flash::link {
 
-inline constexpr int kVersion = 2;
+inline constexpr int kVersion = 3;
 inline constexpr std::size_t kMaxMessage = 256 * 1024;  // bytes; also the socket buffers' floor
 inline constexpr std::size_t kMaxAgents = 16384;
 inline constexpr std::size_t kMaxStepsPerMessage = 512;  // a tick with more agents takes several messages
@@ -109,6 +113,12 @@ struct Verdict {
   std::string reason;  // empty when accepted
 };
 
+/// The known pair that is nearest to this agent's; a hint, which the learner may refuse.
+struct NearestPair {
+  std::string agent;
+  Neighbour neighbour;
+};
+
 struct HelloUp {
   std::string software;  // "flash-learner 0.1.0"
   std::string blas;      // "OpenBLAS 0.3.21 serial, SkylakeX"
@@ -129,6 +139,13 @@ struct Offer {
   std::string policy;  // bytes of core/tensor_file.h, kind "policy"
 };
 
+/// What an encoder made of the agent's own trajectories, without anything of a neighbour.
+struct Embedded {
+  std::string agent;
+  std::string model;             // whose encoder
+  std::vector<float> embedding;  // not empty
+};
+
 struct Status {
   std::string agent;  // empty: the learner as a whole
   std::string doing;  // "learning offline", "learning online", "collecting: 40 of 100 transitions"
@@ -138,8 +155,8 @@ struct Status {
   double rss_mib = 0, cpu_share = 0;  // whole learner only
 };
 
-using Down = std::variant<HelloDown, Announce, Gone, Steps, Verdict>;
-using Up = std::variant<HelloUp, Stored, Acknowledge, Offer, Status>;
+using Down = std::variant<HelloDown, Announce, Gone, Steps, Verdict, NearestPair>;
+using Up = std::variant<HelloUp, Stored, Acknowledge, Offer, Embedded, Status>;
 
 /// Within the bounds above? EINVAL names the field: "steps[3].state: 70 numbers, at most 64".
 Result<void> validate(const Down& message);

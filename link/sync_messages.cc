@@ -6,6 +6,7 @@
 #include "link/cbor.h"
 #include "link/episode_cbor.h"
 #include "link/metric_selector.h"
+#include "link/neighbour_cbor.h"
 
 namespace flash::link::sync {
 
@@ -113,6 +114,13 @@ Result<void> check(const EpisodesStored&) {
   return {};
 }
 
+Result<void> check(const NearestPair& m) {
+  Check c;
+  c.name("agent", m.agent);
+  FLASH_CHECK(c.result());
+  return cbor::check(m.neighbour, "neighbour.");
+}
+
 // --- writing --------------------------------------------------------------------------------------------
 
 void write_texts(Writer& w, std::string_view key, const std::vector<std::string>& texts) {
@@ -195,6 +203,13 @@ void write(Writer& w, const WantMetrics&) {
 void write(Writer& w, const EpisodesStored& m) {
   begin(w, kVersion, "episodes-stored", 1);
   w.field("number", m.number);
+}
+
+void write(Writer& w, const NearestPair& m) {
+  begin(w, kVersion, "nearest-pair", 2);
+  w.field("agent", m.agent);
+  w.text("neighbour");
+  cbor::write(w, m.neighbour);
 }
 
 template <class Message>
@@ -305,6 +320,14 @@ Result<void> read(const json& j, EpisodesStored& m) {
   return f.done({"v", "t", "number"});
 }
 
+Result<void> read(const json& j, NearestPair& m) {
+  Fields f = fields_of(j);
+  f.get("agent", m.agent);
+  const json* neighbour = f.find("neighbour");
+  FLASH_CHECK(f.done({"v", "t", "agent", "neighbour"}));
+  return cbor::read(*neighbour, "neighbour.", m.neighbour);
+}
+
 template <class T, class Message>
 Result<Message> read_as(const json& j) {
   T m;
@@ -375,6 +398,7 @@ Result<Up> decode_up(std::string_view bytes) {
   if (type == "reading") return read_as<Reading, Up>(j);
   if (type == "want-metrics") return read_as<WantMetrics, Up>(j);
   if (type == "episodes-stored") return read_as<EpisodesStored, Up>(j);
+  if (type == "nearest-pair") return read_as<NearestPair, Up>(j);
   return unknown_type(type);
 }
 

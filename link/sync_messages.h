@@ -1,5 +1,5 @@
 // Purpose: what crosses the socket between flashd and flash-sync: one CBOR map per SOCK_SEQPACKET message,
-// {"v": 2, "t": TYPE, ...}, with every bound, as messages.h has it for the learner.
+// {"v": 3, "t": TYPE, ...}, with every bound, as messages.h has it for the learner.
 // Ownership: values. Thread rule: pure functions.
 //
 // flashd listens, flash-sync connects. After connecting:
@@ -8,7 +8,7 @@
 //   flashd     -> per WantMetrics: a Family per metric, then MetricsEnd
 //   flashd     -> where flash-sync's Hello wants them: an EpisodeEnd per agent and episode, again after the
 //                 connection broke
-//   flash-sync -> EpisodesStored, when they are on its disk
+//   flash-sync -> EpisodesStored, when they are on its disk; NearestPair, when the coordinator knows one
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,11 @@
 
 #include "core/result.h"
 #include "link/episode.h"
+#include "link/neighbour.h"
 
 namespace flash::link::sync {
 
-inline constexpr int kVersion = 2;
+inline constexpr int kVersion = 3;
 inline constexpr std::size_t kMaxScrapes = 128;     // 128 of the longest ones fit a message
 inline constexpr std::size_t kMaxLabels = 8;        // of a family of flashd's
 inline constexpr std::size_t kMaxSamples = 512;     // per Family message; a larger family comes in several
@@ -107,8 +108,14 @@ struct EpisodesStored {
   std::uint64_t number = 0;  // all up to this are on disk
 };
 
+/// What the coordinator knows for an agent that is new.
+struct NearestPair {
+  std::string agent;  // as Episode has it
+  Neighbour neighbour;
+};
+
 using Down = std::variant<HelloDown, Scrapes, Family, MetricsEnd, EpisodeEnd>;
-using Up = std::variant<HelloUp, Reading, WantMetrics, EpisodesStored>;
+using Up = std::variant<HelloUp, Reading, WantMetrics, EpisodesStored, NearestPair>;
 
 /// Within the bounds? EINVAL names the field.
 Result<void> validate(const Down& message);

@@ -50,21 +50,6 @@ double value(std::span<const double> w, double x) {
 
 }  // namespace
 
-double similarity(std::span<const float> a, std::span<const float> b) {
-  double dot = 0, aa = 0, bb = 0, off = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    dot += double{a[i]} * b[i];
-    aa += double{a[i]} * a[i];
-    bb += double{b[i]} * b[i];
-    off += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-  }
-  const double lengths = std::sqrt(aa) + std::sqrt(bb);
-  const double ed = lengths > 0 ? std::sqrt(off) / lengths : 0;
-  const bool zero = !(aa > 0) || !(bb > 0);
-  const double cs = zero ? (aa > 0 || bb > 0 ? 0 : 1) : dot / (std::sqrt(aa) * std::sqrt(bb));
-  return (1 - ed + cs) / 2;
-}
-
 Prediction AdaptationPredictor::Curve::at(double s) const {
   const double v = flash::value(coefficients, s);
   return {v, error, v - 1.96 * error, v + 1.96 * error};
@@ -134,17 +119,21 @@ Result<SeenEmbeddings> SeenEmbeddings::create(std::vector<std::vector<float>> po
   return s;
 }
 
+double SeenEmbeddings::apart(std::span<const float> a, std::span<const float> b) const {
+  double squares = 0;
+  for (std::size_t d = 0; d < scale_.size(); ++d) {
+    const double off = (double{a[d]} - b[d]) / scale_[d];
+    squares += off * off;
+  }
+  return std::sqrt(squares);
+}
+
 double SeenEmbeddings::distance(std::span<const float> e, std::size_t except, std::size_t* nearest) const {
   std::vector<double> distances;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < pool_.size(); ++i) {
     if (i == except) continue;
-    double squares = 0;
-    for (std::size_t d = 0; d < scale_.size(); ++d) {
-      const double off = (double{e[d]} - pool_[i][d]) / scale_[d];
-      squares += off * off;
-    }
-    distances.push_back(std::sqrt(squares));
+    distances.push_back(apart(e, pool_[i]));
     if (distances.back() < least) {
       least = distances.back();
       if (nearest != nullptr) *nearest = i;

@@ -8,14 +8,10 @@
 #include <vector>
 
 #include "core/result.h"
+#include "core/similarity.h"
 #include "core/tensor_file.h"
 
 namespace flash {
-
-/// S(e_i, e_j) = (1 - ED + CS) / 2, FLASH 5.5. ED: Euclidean distance normalised by the sum of both lengths,
-/// in [0,1]; CS: cosine similarity, 0 where an embedding is all zeros. S is 1 for equal embeddings, -1/2 for
-/// opposite ones. REQUIRES: one size.
-double similarity(std::span<const float> e_i, std::span<const float> e_j);
 
 /// A pair of pairs whose outcome is known: a policy of one was served or retrained on the other.
 struct KnownOutcome {
@@ -66,6 +62,9 @@ class SeenEmbeddings {
   };
   /// REQUIRES: of the pool's size.
   Nearest nearest(std::span<const float> embedding) const;
+
+  /// Of two embeddings, in the same units as Nearest's. REQUIRES: of the pool's size.
+  double apart(std::span<const float> a, std::span<const float> b) const;
 
   std::size_t size() const { return pool_.size(); }
   std::size_t width() const { return scale_.size(); }  // of an embedding

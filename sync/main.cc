@@ -75,6 +75,9 @@ void say_uplink(const UplinkState& s, OwnState& own) {
   own.taken = static_cast<double>(s.outbox.taken);
   own.confirmed = static_cast<double>(s.outbox.confirmed);
   own.thinned = static_cast<double>(s.outbox.thinned);
+  own.nearest_asked = static_cast<double>(s.nearest_asked);
+  own.nearest_answered = static_cast<double>(s.nearest_answered);
+  own.refused = static_cast<double>(s.refused);
 }
 
 void say_uplink(const UplinkState& s, BusState& bus) {
@@ -281,17 +284,22 @@ int Program::run() {
     longest = std::min(longest, session_->run(now));
     longest = std::min(longest, scraper_->start_due(now.mono));
     if (endpoint_) longest = std::min(longest, endpoint_->run());
-    if (uplink_)
+    if (uplink_) {
       for (const auto& s : uplink_->stored()) session_->episodes_stored(s.epoch, s.number);
+      for (const auto& pair : uplink_->nearest()) session_->send(pair);
+    }
     say_status();
     longest = std::min(longest, bus_->run(now.mono));
-    std::array<pollfd, 5> fds{};
+    std::array<pollfd, 6> fds{};
     std::size_t n = 0;
     fds[n++] = {signals_, POLLIN, 0};
     if (session_->fd() >= 0)
       fds[n++] = {session_->fd(), static_cast<short>(POLLIN | (session_->wants_to_write() ? POLLOUT : 0)), 0};
     if (endpoint_) fds[n++] = {endpoint_->fd(), POLLIN, 0};
-    if (uplink_) fds[n++] = {uplink_->fd(), POLLIN, 0};
+    if (uplink_) {
+      fds[n++] = {uplink_->fd(), POLLIN, 0};
+      fds[n++] = {uplink_->nearest_fd(), POLLIN, 0};
+    }
     if (bus_->fd() >= 0) fds[n++] = {bus_->fd(), bus_->events(), 0};
     scraper_->wait({fds.data(), n}, longest);
     if (fds[0].revents != 0) break;

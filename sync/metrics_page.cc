@@ -72,6 +72,14 @@ std::vector<Family> own_families(const OwnState& s, std::string_view version) {
                 {"taken", "published", "confirmed", "thinned"},
                 {s.taken, s.published, s.confirmed, s.thinned}};
   all.push_back(std::move(events));
+  Family nearest{"flash_sync_nearest_events",
+                 FamilyType::Counter,
+                 "",
+                 "Nearest known pairs of new agents.",
+                 {"event"},
+                 {"asked", "answered", "refused"},
+                 {s.nearest_asked, s.nearest_answered, s.refused}};
+  all.push_back(std::move(nearest));
   one("flash_sync_cpu_seconds", FamilyType::Counter, "seconds", "CPU time of flash-sync.", s.cpu_seconds);
   one("flash_sync_resident_memory_bytes", FamilyType::Gauge, "bytes", "Resident memory of flash-sync.",
       s.rss_bytes);

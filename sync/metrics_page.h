@@ -24,6 +24,7 @@ struct OwnState {
   bool nats_connected = false;
   double outbox_records = 0;  // that wait for the coordinator
   double taken = 0, published = 0, confirmed = 0, thinned = 0;
+  double nearest_asked = 0, nearest_answered = 0, refused = 0;
   double metrics_age_s = -1;  // of flashd's metrics; -1: there are none
 };
 std::vector<link::sync::Family> own_families(const OwnState& state, std::string_view version);

@@ -109,6 +109,10 @@ void Session::send(const wire::Reading& reading) {
   if (connection_.open()) readings_[reading.rule] = reading;
 }
 
+void Session::send(const wire::NearestPair& pair) {
+  nearest_[pair.agent] = pair.neighbour;
+}
+
 Result<SendStatus> Session::say_next() {
   if (!said_hello_) {
     const wire::HelloUp hello{options_.software, static_cast<std::uint64_t>(getpid()),
@@ -126,6 +130,13 @@ Result<SendStatus> Session::say_next() {
     FLASH_TRY(const SendStatus status,
               connection_.send(wire::encode(wire::Up(wire::EpisodesStored{*stored_}))));
     if (status == SendStatus::Sent) stored_.reset();
+    return status;
+  }
+  if (!nearest_.empty()) {
+    const auto& [agent, neighbour] = *nearest_.begin();
+    FLASH_TRY(const SendStatus status,
+              connection_.send(wire::encode(wire::Up(wire::NearestPair{agent, neighbour}))));
+    if (status == SendStatus::Sent) nearest_.erase(nearest_.begin());
     return status;
   }
   FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Up(wire::WantMetrics{}))));

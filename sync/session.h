@@ -43,7 +43,7 @@ class Session {
   /// -1: not connected. To poll for reading, and for writing if wants_to_write().
   int fd() const { return connection_.fd(); }
   bool wants_to_write() const {
-    return hello_ && !(readings_.empty() && !want_metrics_ && !stored_ && said_hello_);
+    return hello_ && !(readings_.empty() && !want_metrics_ && !stored_ && nearest_.empty() && said_hello_);
   }
   bool connected() const { return hello_; }
   /// In words, for systemd's status line.
@@ -54,6 +54,8 @@ class Session {
   Duration run(Now now);
   /// Of a rule's readings only the newest waits.
   void send(const link::sync::Reading& reading);
+  /// Of an agent's only the newest waits.
+  void send(const link::sync::NearestPair& pair);
   void want_metrics() { want_metrics_ = true; }
   /// All episodes of that start of flashd up to this one are on disk.
   void episodes_stored(std::uint64_t epoch, std::uint64_t number);
@@ -75,8 +77,9 @@ class Session {
   std::string software_;
   std::map<std::string, link::sync::Reading> readings_;
   bool want_metrics_ = false;
-  std::uint64_t epoch_ = 0;              // of the flashd that is connected
-  std::optional<std::uint64_t> stored_;  // to be said
+  std::uint64_t epoch_ = 0;                         // of the flashd that is connected
+  std::optional<std::uint64_t> stored_;             // to be said
+  std::map<std::string, link::Neighbour> nearest_;  // stay where the connection ends
   std::vector<link::sync::Family> families_;
   Duration connected_at_{}, retry_at_{}, retry_;
   std::string last_trouble_;

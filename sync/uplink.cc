@@ -12,6 +12,7 @@ namespace flash::sync {
 namespace {
 
 constexpr std::size_t kIncoming = 2 * link::sync::kEpisodeWindow;
+constexpr std::size_t kNearest = 256;
 constexpr Duration kRound = std::chrono::milliseconds(500);  // one commit per round at most
 constexpr Duration kRetryFirst = std::chrono::milliseconds(500), kRetryLongest = std::chrono::minutes(1);
 
@@ -36,6 +37,7 @@ Uplink::Uplink(UplinkOptions options, Random random, Say say, Outbox outbox)
       say_(std::move(say)),
       incoming_(kIncoming),
       stored_(kIncoming),
+      nearest_(kNearest),
       random_(random),
       outbox_(std::move(outbox)),
       dispatch_(options_.dispatch),
@@ -97,6 +99,11 @@ void Uplink::store() {
   const auto done = outbox_.add(unstored_);
   store_trouble_ = done ? "" : done.error().message();
   if (!done) return;
+  for (const Outbox::Item& item : unstored_) {
+    if (item.epoch != epoch_) questions_.forget();
+    epoch_ = item.epoch;
+    questions_.seen(item.episode.episode);
+  }
   (void)stored_.put({unstored_.back().epoch, unstored_.back().episode.number});
   unstored_.clear();
 }
@@ -104,7 +111,7 @@ void Uplink::store() {
 void Uplink::connect(Duration now) {
   auto nats = coordinator::Nats::connect(options_.nats);
   if (!nats) return disconnected(now, nats.error().message());
-  if (auto done = (*nats)->subscribe(coordinator::watermark_subject(options_.origin.node)); !done)
+  if (auto done = (*nats)->subscribe(coordinator::all_for_node(options_.origin.node)); !done)
     return disconnected(now, done.error().message());
   nats_ = std::move(*nats);
   dispatch_.restart();
@@ -124,16 +131,47 @@ void Uplink::disconnected(Duration now, const std::string& why) {
 /// One round: sends what may be sent, then listens.
 Result<void> Uplink::talk(Duration now) {
   FLASH_CHECK(send(now));
+  FLASH_CHECK(ask_nearest(now));
   FLASH_TRY(auto message, nats_->next(kRound));
   while (message) {
-    if (auto done = hear(message->bytes); !done) link_trouble_ = done.error().message();
+    if (auto done = hear(*message); !done) {
+      ++own_.refused;
+      link_trouble_ = done.error().message();
+    }
     FLASH_TRY(message, nats_->next({}));
   }
   if (const std::string trouble = nats_->trouble(); !trouble.empty()) link_trouble_ = trouble;
   return {};
 }
 
-Result<void> Uplink::hear(const std::string& bytes) {
+Result<void> Uplink::hear(const coordinator::Message& message) {
+  const std::string& node = options_.origin.node;
+  if (message.subject == coordinator::watermark_subject(node)) return hear_watermark(message.bytes);
+  if (message.subject == coordinator::answer_subject(node)) return hear_nearest(message.bytes);
+  return Error(std::errc::invalid_argument, "a message of the subject " + message.subject);
+}
+
+Result<void> Uplink::hear_nearest(const std::string& bytes) {
+  FLASH_TRY(coordinator::NearestAnswer answer, coordinator::decode_nearest_answer(bytes));
+  if (!questions_.answered(answer))
+    return Error(std::errc::invalid_argument, "an answer about " + answer.agent + " that nobody asked for");
+  if (!answer.neighbour) return {};
+  ++own_.nearest_answered;
+  say_(LOG_INFO, "nearest known pair of " + answer.agent + ": " + link::words_of(*answer.neighbour));
+  (void)nearest_.put({answer.agent, std::move(*answer.neighbour)});
+  return {};
+}
+
+Result<void> Uplink::ask_nearest(Duration now) {
+  for (const link::NearestQuestion& question : questions_.due(now)) {
+    FLASH_CHECK(
+        nats_->publish(coordinator::question_subject(options_.origin.node), coordinator::encode(question)));
+    ++own_.nearest_asked;
+  }
+  return {};
+}
+
+Result<void> Uplink::hear_watermark(const std::string& bytes) {
   FLASH_TRY(const coordinator::Watermark mark, coordinator::decode_watermark(bytes));
   if (mark.run != outbox_.run()) return {};  // of an outbox that was here before
   retry_ = kRetryFirst;

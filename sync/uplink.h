@@ -19,6 +19,7 @@
 #include "core/result.h"
 #include "core/time.h"
 #include "sync/dispatch.h"
+#include "sync/nearest_questions.h"
 #include "sync/outbox.h"
 
 namespace flash::sync {
@@ -35,6 +36,8 @@ struct UplinkState {
   bool connected = false;
   std::uint64_t published = 0;  // records, each as often as it was sent
   OutboxCounts outbox;
+  // Of the nearest known pairs of new agents; refused: messages that were none, or not asked for.
+  std::uint64_t nearest_asked = 0, nearest_answered = 0, refused = 0;
   std::uint64_t last_watermark_us = 0;  // wall clock, when one last covered a record; 0: not since the start
   std::string trouble;                  // why not connected, or what a server refused
 };
@@ -54,10 +57,14 @@ class Uplink {
   struct Stored {
     std::uint64_t epoch = 0, number = 0;
   };
-  /// Readable when stored() has something to say.
+  /// Readable when stored() has something to say; nearest_fd() when nearest() has.
   int fd() const { return stored_.fd(); }
+  int nearest_fd() const { return nearest_.fd(); }
   /// What came on disk since the last call: all of an epoch up to this number.
   std::vector<Stored> stored() { return stored_.take(); }
+
+  /// What the coordinator answered since the last call.
+  std::vector<link::sync::NearestPair> nearest() { return nearest_.take(); }
 
   UplinkState state() const;
 
@@ -67,7 +74,10 @@ class Uplink {
   void store();
   void connect(Duration now);
   Result<void> talk(Duration now);
-  Result<void> hear(const std::string& bytes);
+  Result<void> hear(const coordinator::Message& message);
+  Result<void> hear_watermark(const std::string& bytes);
+  Result<void> hear_nearest(const std::string& bytes);
+  Result<void> ask_nearest(Duration now);
   Result<void> send(Duration now);
   void disconnected(Duration now, const std::string& why);
   void publish_state();
@@ -76,6 +86,7 @@ class Uplink {
   const Say say_;
   Mailbox<Outbox::Item> incoming_;
   Mailbox<Stored> stored_;
+  Mailbox<link::sync::NearestPair> nearest_;
   std::atomic<bool> ending_ = false;
 
   // The thread's own.
@@ -84,6 +95,8 @@ class Uplink {
   std::vector<Outbox::Item> unstored_;
   std::unique_ptr<coordinator::Nats> nats_;
   Dispatch dispatch_;
+  NearestQuestions questions_;
+  std::uint64_t epoch_ = 0;  // of the flashd that the questions are of
   Duration retry_{}, retry_at_{};
   UplinkState own_;
   std::string store_trouble_, link_trouble_;

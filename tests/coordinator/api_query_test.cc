@@ -19,8 +19,9 @@ std::string trouble(const Result<T>& result) {
 }
 
 TEST(ApiQuery, AgentsAreAskedForByWhatTheyAre) {
-  const auto q = agents_query(target(
-      "?q=We%20b&node=n1&pool=p&application=shop&task=cpu-frequency&stage=serving&sort=-gain&offset=100&limit=25"));
+  const auto q =
+      agents_query(target("?q=We%20b&node=n1&pool=p&application=shop&task=cpu-frequency&stage=serving&sort=-"
+                          "gain&offset=100&limit=25"));
   ASSERT_TRUE(q) << q.error().message();
   EXPECT_EQ(q->text, "We b");
   EXPECT_EQ(q->node, "n1");

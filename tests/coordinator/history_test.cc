@@ -70,10 +70,12 @@ TEST(History, WhatIsOlderThanTheRangeGoes) {
 
 TEST(History, TooManyApplicationsCountInTheirTaskAlone) {
   History h;
-  for (std::size_t i = 0; i < History::kMaxSeries + 10; ++i) h.add(point(kNow, 1, "a" + std::to_string(i)), kNow);
+  for (std::size_t i = 0; i < History::kMaxSeries + 10; ++i)
+    h.add(point(kNow, 1, "a" + std::to_string(i)), kNow);
   EXPECT_EQ(cells(h, Range::Hour, "a0"), 1u);
   EXPECT_EQ(cells(h, Range::Hour, "a" + std::to_string(History::kMaxSeries + 5)), 0u);
-  EXPECT_EQ(h.cells(Range::Hour, Task::ResourceLimits, "").begin()->second.rewards, 100.0 * (History::kMaxSeries + 10));
+  EXPECT_EQ(h.cells(Range::Hour, Task::ResourceLimits, "").begin()->second.rewards,
+            100.0 * (History::kMaxSeries + 10));
 }
 
 }  // namespace

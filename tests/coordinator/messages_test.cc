@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tests/coordinator/records.h"
+#include "tests/link/sample_messages.h"
 
 namespace flash::coordinator {
 namespace {
@@ -46,6 +48,44 @@ TEST(CoordinatorMessages, NamesTheFieldThatIsOutOfBounds) {
   EXPECT_THAT(error("episode", 1), HasSubstr("episode. not a map"));
   EXPECT_THAT(error("more", 1), HasSubstr("more: unknown key"));
   EXPECT_EQ(decode_record("rubbish").error().code(), std::errc::invalid_argument);
+}
+
+TEST(CoordinatorMessages, AQuestionAndItsAnswerComeBackAsTheyWere) {
+  const link::NearestQuestion question{"cpu-frequency:0", Task::CpuFrequency, "m1", {1, 2}};
+  const auto asked = decode_nearest_question(encode(question));
+  ASSERT_TRUE(asked) << asked.error().message();
+  EXPECT_EQ(*asked, question);
+  const auto answer =
+      decode_nearest_answer(encode(NearestAnswer{"cpu-frequency:0", link::sample_neighbour()}));
+  ASSERT_TRUE(answer) << answer.error().message();
+  EXPECT_EQ(answer->agent, "cpu-frequency:0");
+  EXPECT_EQ(answer->neighbour, link::sample_neighbour());
+  const auto nobody = decode_nearest_answer(encode(NearestAnswer{"cpu-frequency:0", {}}));
+  ASSERT_TRUE(nobody) << nobody.error().message();
+  EXPECT_FALSE(nobody->neighbour);
+}
+
+TEST(CoordinatorMessages, QuestionsAndAnswersThatCannotBeAreRefused) {
+  EXPECT_THAT(validate(link::NearestQuestion{"a", {}, "m", {}}).error().message(),
+              HasSubstr("embedding: empty"));
+  EXPECT_THAT(validate(link::NearestQuestion{"a", {}, "m", {NAN}}).error().message(),
+              HasSubstr("not finite"));
+  EXPECT_THAT(validate(link::NearestQuestion{"a", {}, "", {1}}).error().message(), HasSubstr("model: empty"));
+  EXPECT_THAT(validate(link::NearestQuestion{"", {}, "m", {1}}).error().message(), HasSubstr("agent: empty"));
+  json two = json::from_cbor(encode(NearestAnswer{"a", link::sample_neighbour()}));
+  two["neighbours"].push_back(two["neighbours"][0]);
+  const auto bytes = json::to_cbor(two);
+  EXPECT_THAT(decode_nearest_answer(std::string(bytes.begin(), bytes.end())).error().message(),
+              HasSubstr("neighbours: 2 neighbours, at most 1"));
+  EXPECT_FALSE(decode_nearest_question(encode(Watermark{kRun, 9})));
+}
+
+TEST(CoordinatorMessages, QuestionsComeUnderTheNodesOwnSubject) {
+  EXPECT_EQ(asking_node(question_subject("n1")), "n1");
+  EXPECT_EQ(answer_subject("n1"), "flash.v1.dn.n1.nearest");
+  for (const char* wrong :
+       {"flash.v1.rq.nearest", "flash.v1.rq..nearest", "flash.v1.rq.a.b.nearest", "flash.v1.rq.n1.other"})
+    EXPECT_FALSE(asking_node(wrong)) << wrong;
 }
 
 TEST(CoordinatorMessages, SubjectsSayWhereARecordComesFrom) {

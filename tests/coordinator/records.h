@@ -26,6 +26,7 @@ inline Record record(std::uint64_t seq, std::uint64_t prev,
            .fallback_rewards = 10,
            .fallback_reward = 0.25,
            .model_version = 3,
+           .model = "m1",
            .embedding = {1, 2},
            .time_us = static_cast<std::int64_t>(seq) * 1'000'000}};
 }

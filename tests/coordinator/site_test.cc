@@ -162,7 +162,8 @@ TEST_F(Site, NamesThatAreNotUtf8AreStillJson) {
 
 TEST_F(Site, OtherPathsAreNotFound) {
   stored({});
-  for (const char* path : {"/api/v1", "/api/v2/fleet", "/api/v1/fleet/x", "/api/v1/x", "/metrics/x", "/page.css/x"})
+  for (const char* path :
+       {"/api/v1", "/api/v2/fleet", "/api/v1/fleet/x", "/api/v1/x", "/metrics/x", "/page.css/x"})
     EXPECT_EQ(get(path).status, 404u) << path;
   EXPECT_EQ(get("/api/v1/fleet?x=1").status, 400u);
 }

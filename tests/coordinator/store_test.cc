@@ -51,6 +51,18 @@ TEST_F(StoreTest, ARecordThatComesTwiceIsStoredOnce) {
   EXPECT_EQ(store->runs()->at(0).records, 3u);
 }
 
+TEST_F(StoreTest, CountsTheEpisodesUntilAnAgentServes) {
+  std::vector<Record> all = {record(1, 0), record(2, 1), record(3, 2), record(4, 3)};
+  for (Record& r : all) r.episode.stage = Stage::Online;
+  EXPECT_EQ(commit({all[0], all[1]}).agents.at(0).episodes_to_serving, 0u);
+  all[2].episode.stage = Stage::Serving;
+  EXPECT_EQ(commit({all[2]}).agents.at(0).episodes_to_serving, 3u);
+  const Committed later = commit({all[3]});
+  EXPECT_EQ(later.agents.at(0).episodes_to_serving, 3u);
+  EXPECT_EQ(later.agents.at(0).latest, all[3].episode);
+  EXPECT_TRUE(commit({all[3]}).agents.empty());  // nothing new
+}
+
 TEST_F(StoreTest, TheSameNumberOfAnotherNodeIsAnotherRecord) {
   commit({record(1, 0)}, "n1");
   EXPECT_EQ(commit({record(1, 0)}, "n2").fresh, 1u);

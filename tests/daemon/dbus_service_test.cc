@@ -254,6 +254,7 @@ TEST_F(DbusServiceTest, ShowsThePropertiesOfAnAgent) {
             world_.loop.view(ServiceWorld::kWeb)->rewards.last);
   EXPECT_EQ(property<std::uint64_t>(path, kAgent, "ModelVersion", "t"), 0u);
   EXPECT_EQ(text_property(path, kAgent, "Learning"), "learning for limits_11");
+  EXPECT_EQ(text_property(path, kAgent, "NearestPair"), "shop@n2 for limits_11");
   Answer a = call(path, kProperties, "Get", "ss", kAgent, "Container");
   const char *runtime, *id, *name, *pod;
   ASSERT_GT(sd_bus_message_read(*a, "v", "(ssss)", &runtime, &id, &name, &pod), 0);

@@ -377,6 +377,50 @@ TEST_F(LearnerLinkTest, AnOfferIsJudgedAndAnswered) {
   EXPECT_EQ(std::get<Announce>(hear(next).at(1)).model_version, 5u);
 }
 
+link::Neighbour neighbour(Task task = Task::ResourceLimits) {
+  link::Neighbour n{.task = task, .model = "m1", .node = "n2", .agent = "resource-limits:/shop"};
+  n.embedding = {1, 2};
+  return n;
+}
+
+TEST_F(LearnerLinkTest, TheNearestPairIsSaidOfTheAgentThatItIsForAndToEveryNewLearner) {
+  flashd->agent_added(web());
+  auto c = greet();
+  hear(c);
+  EXPECT_TRUE(flashd->set_nearest("resource-limits:/web", neighbour()));
+  run();
+  const auto heard = hear(c);
+  ASSERT_EQ(heard.size(), 1u);
+  EXPECT_EQ(std::get<link::NearestPair>(heard[0]).agent, "limits_1");
+  EXPECT_EQ(std::get<link::NearestPair>(heard[0]).neighbour, neighbour());
+  ASSERT_NE(flashd->nearest(web().id), nullptr);
+  c.close();
+  run();
+  auto next = greet();
+  EXPECT_EQ(std::get<link::NearestPair>(hear(next).at(2)).neighbour, neighbour());
+}
+
+TEST_F(LearnerLinkTest, ANearestPairOfAnotherTaskOrForNobodyIsRefused) {
+  flashd->agent_added(web());
+  EXPECT_FALSE(flashd->set_nearest("resource-limits:/web", neighbour(Task::CpuFrequency)));
+  EXPECT_FALSE(flashd->set_nearest("resource-limits:/gone", neighbour()));
+  EXPECT_EQ(flashd->nearest(web().id), nullptr);
+  flashd->agent_removed(web().id);
+  EXPECT_FALSE(flashd->set_nearest("resource-limits:/web", neighbour()));
+}
+
+TEST_F(LearnerLinkTest, TheEmbeddingThatTheLearnerMadeIsKept) {
+  flashd->agent_added(web());
+  auto c = greet();
+  EXPECT_EQ(flashd->embedded(web().id), nullptr);
+  say(c, link::Embedded{"limits_1", "m1", {1, 2}});
+  say(c, link::Embedded{"limits_7", "m1", {1, 2}});  // nobody's
+  ASSERT_NE(flashd->embedded(web().id), nullptr);
+  EXPECT_EQ(flashd->embedded(web().id)->model, "m1");
+  EXPECT_EQ(flashd->embedded(web().id)->embedding, (std::vector<float>{1, 2}));
+  EXPECT_EQ(flashd->counters().protocol_errors, 0u);
+}
+
 TEST_F(LearnerLinkTest, WhatTheLearnerSaysOfItselfIsShownAsLongAsItIsThere) {
   flashd->agent_added(web());
   auto c = greet();

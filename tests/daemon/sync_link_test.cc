@@ -28,6 +28,10 @@ class SyncLinkTest : public testing::Test {
       readings.push_back(r);
       return r.rule == "web";
     };
+    callbacks.nearest = [this](Now, const wire::NearestPair& pair) {
+      pairs.push_back(pair);
+      return pair.agent == "resource-limits:/web";
+    };
     callbacks.metrics = [] { return std::vector<wire::Family>{{.name = "a", .help = "A.", .values = {1}}}; };
     callbacks.changed = [this](bool there, const std::string& why) {
       changes.push_back(there ? "there" : why);
@@ -76,6 +80,7 @@ class SyncLinkTest : public testing::Test {
   bool wants_episodes = true;
   SyncOptions options;
   std::vector<wire::Reading> readings;
+  std::vector<wire::NearestPair> pairs;
   std::vector<std::string> changes, log;
   std::unique_ptr<SyncLink> flashd;
 };
@@ -193,6 +198,18 @@ TEST_F(SyncLinkTest, AnotherSocketAfterAReload) {
 
 link::Episode episode() {
   return {.agent = "resource-limits:/web", .target = "web"};
+}
+
+TEST_F(SyncLinkTest, NearestPairsAreHandedOverAndThoseOfNobodyCounted) {
+  auto c = dial();
+  link::Neighbour n{.model = "m1", .node = "n2", .agent = "resource-limits:/shop"};
+  n.embedding = {1};
+  say(c, wire::NearestPair{"resource-limits:/web", n});
+  say(c, wire::NearestPair{"resource-limits:/gone", n});
+  ASSERT_EQ(pairs.size(), 2u);
+  EXPECT_EQ(pairs[0].neighbour, n);
+  EXPECT_EQ(flashd->counters().nearest_pairs, 2u);
+  EXPECT_EQ(flashd->counters().unknown_pairs, 1u);
 }
 
 TEST_F(SyncLinkTest, EpisodesAreKeptUntilTheyAreStored) {

@@ -158,6 +158,80 @@ TEST_F(Pretrained, TheEmbeddingIsMadeOncePerEpisodeAndNotWhileServing) {
   EXPECT_EQ(trainer_->counters().embedded, 2U);
 }
 
+link::NearestPair shop(const link::Embedded& own, double times) {
+  link::Neighbour n{
+      .model = own.model, .node = "n2", .agent = "resource-limits:/shop", .application = "shop"};
+  for (const float v : own.embedding) n.embedding.push_back(static_cast<float>(times) * v);
+  return {own.agent, n};
+}
+
+TEST_F(Pretrained, ANeighbourPullsTheEmbeddingWhileOwnTrajectoriesAreFew) {
+  start(model());
+  live(1, 61, Stage::Initialized);
+  const auto own = trainer_->take_embedded();
+  ASSERT_EQ(own.size(), 1U);
+  EXPECT_EQ(own[0].embedding, offers().at(0).embedding);
+  const link::NearestPair pair = shop(own[0], 1.25);
+  trainer_->nearest(pair);
+  now_.mono += seconds(20);
+  live(62, 63, Stage::Initialized);
+  const auto pulled = offers();
+  ASSERT_EQ(pulled.size(), 1U);
+  const double s = similarity(own[0].embedding, pair.neighbour.embedding);
+  const double k = 4 * (s - 0.5) / 0.5, share = k / (1 + k);  // one trajectory of its own
+  for (std::size_t i = 0; i < own[0].embedding.size(); ++i)
+    EXPECT_NEAR(pulled[0].embedding[i], own[0].embedding[i] * (1 + 0.25 * share), 1e-5);
+  EXPECT_THAT(pulled[0].model, HasSubstr(" % of shop@n2's"));
+  EXPECT_THAT(doing(), HasSubstr(" % of shop@n2's"));
+  EXPECT_EQ(trainer_->take_embedded().at(0).embedding, own[0].embedding);  // the fleet is told its own
+  now_.mono += seconds(20);
+  live(64, 301, Stage::Initialized);
+  const auto later = trainer_->take_embedded();
+  const auto less = offers();
+  ASSERT_FALSE(less.empty());
+  const double now = less.back().embedding[0] - later.back().embedding[0];
+  const double whole = pair.neighbour.embedding[0] - later.back().embedding[0];
+  EXPECT_LT(now / whole, share - 0.1);
+}
+
+TEST_F(Pretrained, ANeighbourThatIsNotLikeItChangesNothing) {
+  start(model());
+  live(1, 61, Stage::Initialized);
+  const auto own = trainer_->take_embedded();
+  ASSERT_EQ(own.size(), 1U);
+  offers();
+  trainer_->nearest(shop(own[0], -1));
+  now_.mono += seconds(20);
+  live(62, 63, Stage::Initialized);
+  ASSERT_EQ(trainer_->counters().neighbours, 1U);
+  EXPECT_EQ(offers().at(0).embedding, own[0].embedding);
+}
+
+TEST_F(Pretrained, ANeighbourThatCannotBeIsRefusedAndCounted) {
+  start(model());
+  live(1, 61, Stage::Initialized);
+  const auto own = trainer_->take_embedded();
+  ASSERT_EQ(own.size(), 1U);
+  offers();
+  const auto refused = [&](const std::string& why, auto change) {
+    link::NearestPair pair = shop(own[0], 1);
+    change(pair.neighbour);
+    said_.clear();
+    trainer_->nearest(pair);
+    EXPECT_THAT(said_, Contains(HasSubstr(why)));
+  };
+  refused("another task", [](auto& n) { n.task = Task::CpuFrequency; });
+  refused("of the model other", [](auto& n) { n.model = "other"; });
+  refused("embedding of 5 numbers", [](auto& n) { n.embedding.push_back(0); });
+  refused("not finite", [](auto& n) { n.embedding[1] = NAN; });
+  refused("far from everything", [](auto& n) { n.embedding[1] = 1e6F; });
+  EXPECT_EQ(trainer_->counters().neighbours_refused, 5U);
+  EXPECT_EQ(trainer_->counters().neighbours, 0U);
+  now_.mono += seconds(20);
+  live(62, 63, Stage::Initialized);
+  EXPECT_THAT(offers(), IsEmpty());
+}
+
 TEST_F(Pretrained, FarFromEverythingSeenTheFallbackStaysAndTheAgentLearnsAsWithoutAModel) {
   start(model(1e-4));
   live(1, 61, Stage::Initialized);

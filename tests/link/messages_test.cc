@@ -226,6 +226,42 @@ TEST(LinkMessages, ListsAreBounded) {
   EXPECT_THAT(error_down(cbor(announce)), HasSubstr("action_dim: 0"));
 }
 
+TEST(LinkMessages, ANeighbourComesBackWhole) {
+  const auto back = decode_down(encode(Down(NearestPair{"frequency_1", sample_neighbour()})));
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(std::get<NearestPair>(*back).neighbour, sample_neighbour());
+  EXPECT_EQ(words_of(sample_neighbour()),
+            "shop@n2 (cpu-frequency:0-3), distance 0.5, similarity 0.88, 12 episodes to serving");
+}
+
+TEST(LinkMessages, NeighboursThatCannotBeAreRefused) {
+  const auto error = [](auto change) {
+    NearestPair m{"frequency_1", sample_neighbour()};
+    change(m.neighbour);
+    const auto result = validate(Down(m));
+    return result ? "accepted" : result.error().message();
+  };
+  EXPECT_THAT(error([](auto& n) { n.embedding.clear(); }), HasSubstr("neighbour.embedding: empty"));
+  EXPECT_THAT(error([](auto& n) { n.embedding = {0, NAN}; }), HasSubstr("neighbour.embedding: number 1"));
+  EXPECT_THAT(error([](auto& n) { n.embedding.assign(257, 0); }), HasSubstr("neighbour.embedding: 257"));
+  EXPECT_THAT(error([](auto& n) { n.model = ""; }), HasSubstr("neighbour.model: empty"));
+  EXPECT_THAT(error([](auto& n) { n.model.assign(65, 'm'); }), HasSubstr("neighbour.model: more than 64"));
+  EXPECT_THAT(error([](auto& n) { n.node = "a\nb"; }), HasSubstr("neighbour.node: a control"));
+  EXPECT_THAT(error([](auto& n) { n.agent = ""; }), HasSubstr("neighbour.agent: empty"));
+  EXPECT_THAT(error([](auto& n) { n.distance = -1; }), HasSubstr("neighbour.distance: -1"));
+  EXPECT_THAT(error([](auto& n) { n.distance = INFINITY; }), HasSubstr("neighbour.distance: "));
+  EXPECT_THAT(error([](auto& n) { n.similarity = 1.5; }), HasSubstr("neighbour.similarity: 1.5"));
+  EXPECT_THAT(error([](auto& n) { n.reward = NAN; }), HasSubstr("neighbour.reward: "));
+  EXPECT_EQ(error([](auto& n) { n.application = ""; }), "accepted");
+}
+
+TEST(LinkMessages, AnEmbeddingIsFiniteAndOfAModel) {
+  EXPECT_FALSE(validate(Up(Embedded{"a", "m", {}})));
+  EXPECT_FALSE(validate(Up(Embedded{"a", "m", {NAN}})));
+  EXPECT_FALSE(validate(Up(Embedded{"a", "", {1}})));
+  EXPECT_TRUE(validate(Up(Embedded{"a", "m", {1}})));
+}
+
 TEST(LinkMessages, AVerdictHasAReasonExactlyWhenItRefuses) {
   EXPECT_FALSE(validate(Down(Verdict{"a", 1, true, "why"})));
   EXPECT_FALSE(validate(Down(Verdict{"a", 1, false, ""})));

@@ -27,6 +27,20 @@ inline Step sample_step(std::string agent = "limits_4711", std::uint64_t seq = 7
   return s;
 }
 
+inline Neighbour sample_neighbour() {
+  return {.task = Task::CpuFrequency,
+          .model = "3f2a9c1b00112233",
+          .node = "n2",
+          .agent = "cpu-frequency:0-3",
+          .application = "shop",
+          .distance = 0.5,
+          .similarity = 0.875,
+          .episodes = 12,
+          .reward_known = true,
+          .reward = 0.25,
+          .embedding = {1, -2}};
+}
+
 inline std::vector<Down> sample_down() {
   HelloDown hello{.software = "flashd 0.1.0", .epoch = 0xfedcba9876543210, .period_s = 0.5};
   hello.settings.limits_offline = "bcq";
@@ -54,7 +68,8 @@ inline std::vector<Down> sample_down() {
           Gone{"limits_4711"},
           Steps{{sample_step(), other}},
           Verdict{"limits_4711", 3, false, "version 3 is not above 5"},
-          Verdict{"limits_4711", 6, true, ""}};
+          Verdict{"limits_4711", 6, true, ""},
+          NearestPair{"frequency_1", sample_neighbour()}};
 }
 
 inline std::vector<Up> sample_up() {
@@ -71,7 +86,8 @@ inline std::vector<Up> sample_up() {
                  .loss = 0.125,
                  .update_us = 300,
                  .rss_mib = 180.5,
-                 .cpu_share = 0.01}};
+                 .cpu_share = 0.01},
+          Embedded{"limits_4711", "3f2a9c1b00112233", {0.5f, -1.0f}}};
 }
 
 }  // namespace flash::link

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "link/messages.h"
+#include "tests/link/sample_messages.h"
 
 namespace flash::link::sync {
 namespace {
@@ -34,6 +35,7 @@ Episode episode() {
           .steps = 100,
           .rewards = 90,
           .reward_mean = 0.5,
+          .model = "3f2a9c1b00112233",
           .embedding = {1, 2}};
 }
 
@@ -47,9 +49,12 @@ std::vector<Down> downs() {
       EpisodeEnd{3, episode()}};
 }
 std::vector<Up> ups() {
-  return {HelloUp{"flash-sync 0.1.0", 7, true}, good(),
-          Reading{.rule = "web", .state = ReadingState::Invalid, .reason = "no"}, WantMetrics{},
-          EpisodesStored{3}};
+  return {HelloUp{"flash-sync 0.1.0", 7, true},
+          good(),
+          Reading{.rule = "web", .state = ReadingState::Invalid, .reason = "no"},
+          WantMetrics{},
+          EpisodesStored{3},
+          NearestPair{"cpu-frequency:1", sample_neighbour()}};
 }
 
 TEST(SyncMessages, EveryMessageComesBackAsItWas) {
@@ -84,7 +89,7 @@ std::string up_error(const std::string& key, json value) {
 }
 
 TEST(SyncMessages, NamesTheFieldThatIsOutOfBounds) {
-  EXPECT_THAT(up_error("v", 1), HasSubstr("version 1, this end speaks 2"));
+  EXPECT_THAT(up_error("v", 1), HasSubstr("version 1, this end speaks 3"));
   EXPECT_THAT(up_error("t", "other"), HasSubstr("unknown type 'other'"));
   EXPECT_THAT(up_error("more", 1), HasSubstr("more: unknown key"));
   EXPECT_THAT(up_error("covers_s", 0.0), HasSubstr("covers_s: no time"));
@@ -94,6 +99,17 @@ TEST(SyncMessages, NamesTheFieldThatIsOutOfBounds) {
   EXPECT_THAT(up_error("state", "fine"), HasSubstr("state: not a state"));
   EXPECT_THAT(up_error("reason", "because"), HasSubstr("reason: given exactly"));
   EXPECT_THAT(up_error("rule", ""), HasSubstr("rule: empty"));
+}
+
+TEST(SyncMessages, ANearestPairComesBackWholeAndIsChecked) {
+  NearestPair pair{"cpu-frequency:1", sample_neighbour()};
+  const auto back = decode_up(encode(Up(pair)));
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(std::get<NearestPair>(*back).agent, "cpu-frequency:1");
+  EXPECT_EQ(std::get<NearestPair>(*back).neighbour, sample_neighbour());
+  pair.neighbour.embedding = {NAN};
+  EXPECT_FALSE(validate(Up(pair)));
+  EXPECT_FALSE(validate(Up(NearestPair{"", sample_neighbour()})));
 }
 
 TEST(SyncMessages, AnEpisodeComesBackWhole) {

@@ -44,7 +44,7 @@ jetstream { store_dir: "$tmp/jetstream$i", max_file_store: 8GB, max_memory_store
 authorization {
   users = [
     { user: coordinator, password: "hub" }
-    { user: n1, password: "one", permissions: { publish: "flash.v1.up.*.n1.ep", subscribe: "flash.v1.dn.n1.wm" } }
+    { user: n1, password: "one", permissions: { publish: ["flash.v1.up.*.n1.>", "flash.v1.rq.n1.>", "flash.v1.hb.*.n1"], subscribe: "flash.v1.dn.n1.>" } }
   ]
 }
 EOF

@@ -55,6 +55,7 @@ struct ServiceWorld {
       return std::vector<std::pair<std::string, std::uint64_t>>{{"offers", 12}, {"refused", 1}};
     };
     c.learning = [](TargetId id) { return "learning for " + agent_name(id); };
+    c.nearest = [](TargetId id) { return "shop@n2 for " + agent_name(id); };
     c.journal_counters = [] { return Counters{{"decisions", 24}, {"dropped", 2}}; };
     c.metrics_counters = [] { return Counters{{"lines", 7}}; };
     c.period = [] { return Duration(std::chrono::seconds(1)); };

@@ -109,6 +109,16 @@ TEST_F(SessionTest, OfARulesReadingsOnlyTheNewestWaits) {
   EXPECT_FALSE(session->wants_to_write());
 }
 
+TEST_F(SessionTest, ANearestPairWaitsForFlashd) {
+  link::Neighbour n{.model = "m1", .node = "n2", .agent = "resource-limits:/shop"};
+  n.embedding = {1};
+  session->send(wire::NearestPair{"resource-limits:/web", n});
+  connect();
+  hear();
+  EXPECT_EQ(std::get<wire::NearestPair>(hear()).neighbour, n);
+  EXPECT_FALSE(session->wants_to_write());
+}
+
 TEST_F(SessionTest, ClosesOnWhatIsNoMessageAndComesBack) {
   connect();
   ASSERT_TRUE(flashd.send("rubbish"));

@@ -1,7 +1,8 @@
-// Says made-up episodes to flash-sync, through flashd's own end of the socket: many of them, without a machine to manage.
+// Says made-up episodes to flash-sync, through flashd's own end of the socket: many of them, without a
+// machine to manage.
 //   episode-feeder SOCKET REPORT AGENTS PER_SECOND
-// REPORT always has one line: how many were told, stored (says flash-sync) and dropped. SIGTERM: no more are told; it
-// ends when all are stored.
+// REPORT always has one line: how many were told, stored (says flash-sync) and dropped. SIGTERM: no more are
+// told; it ends when all are stored.
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -50,8 +51,8 @@ int run(const std::string& socket, const std::string& path, std::uint64_t agents
   callbacks.changed = [](bool, const std::string&) {};
   callbacks.log = [](bool, const std::string& text) { std::fprintf(stderr, "feeder: %s\n", text.c_str()); };
   const SyncBounds bounds;
-  SyncLink link({.enabled = true, .socket = socket, .user = "root"}, "episode-feeder", random_seed(), callbacks,
-                bounds);
+  SyncLink link({.enabled = true, .socket = socket, .user = "root"}, "episode-feeder", random_seed(),
+                callbacks, bounds);
   Now last = read_clocks();
   double due = 0;
   std::uint64_t told = 0, ticks = 0;

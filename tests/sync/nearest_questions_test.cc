@@ -1,0 +1,97 @@
+#include "sync/nearest_questions.h"
+
+#include <gmock/gmock.h>
+
+namespace flash::sync {
+namespace {
+
+using std::chrono::seconds;
+
+link::Episode episode(std::uint64_t number = 1, Stage stage = Stage::Offline) {
+  return {
+      .agent = "resource-limits:/web", .episode = number, .stage = stage, .model = "m1", .embedding = {1, 2}};
+}
+
+coordinator::NearestAnswer answer(std::vector<float> embedding = {3, 4}) {
+  link::Neighbour n{.model = "m1", .node = "n2", .agent = "resource-limits:/shop"};
+  n.embedding = std::move(embedding);
+  return {"resource-limits:/web", n};
+}
+
+TEST(NearestQuestions, AnAgentWithAnEmbeddingIsAskedAboutUntilThereIsAnAnswer) {
+  NearestQuestions q;
+  q.seen(episode());
+  auto due = q.due(seconds(100));
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0], (link::NearestQuestion{"resource-limits:/web", Task::ResourceLimits, "m1", {1, 2}}));
+  EXPECT_TRUE(q.due(seconds(104)).empty());
+  EXPECT_EQ(q.due(seconds(105)).size(), 1u);
+  EXPECT_TRUE(q.due(seconds(114)).empty());  // twice as long
+  EXPECT_EQ(q.due(seconds(115)).size(), 1u);
+  EXPECT_TRUE(q.answered(answer()));
+  EXPECT_TRUE(q.due(seconds(10000)).empty());
+  q.seen(episode(2));
+  EXPECT_TRUE(q.due(seconds(20000)).empty());
+}
+
+TEST(NearestQuestions, NobodyIsAskedAboutWhoServesOrHasNoEmbedding) {
+  NearestQuestions q;
+  q.seen(episode(1, Stage::Serving));
+  link::Episode none = episode();
+  none.embedding.clear();
+  q.seen(none);
+  none = episode();
+  none.model.clear();
+  q.seen(none);
+  EXPECT_TRUE(q.due(seconds(100)).empty());
+  q.seen(episode());
+  q.seen(episode(2, Stage::Serving));
+  EXPECT_TRUE(q.due(seconds(100)).empty());
+}
+
+TEST(NearestQuestions, WhatNobodyAskedForOrDoesNotFitIsNoAnswer) {
+  NearestQuestions q;
+  EXPECT_FALSE(q.answered(answer()));
+  q.seen(episode());
+  EXPECT_FALSE(q.answered(answer()));  // not asked yet
+  q.due(seconds(100));
+  EXPECT_FALSE(q.answered(answer({1, 2, 3})));
+  auto other = answer();
+  other.neighbour->model = "m2";
+  EXPECT_FALSE(q.answered(other));
+  other = answer();
+  other.neighbour->task = Task::CpuFrequency;
+  EXPECT_FALSE(q.answered(other));
+  EXPECT_TRUE(q.answered({"resource-limits:/web", std::nullopt}));  // nobody is known yet: asked again
+  EXPECT_EQ(q.due(seconds(105)).size(), 1u);
+  EXPECT_TRUE(q.answered(answer()));
+  EXPECT_FALSE(q.answered(answer()));  // once
+}
+
+TEST(NearestQuestions, AnotherModelOrLifeIsAskedAboutAgain) {
+  NearestQuestions q;
+  q.seen(episode(5));
+  q.due(seconds(100));
+  ASSERT_TRUE(q.answered(answer()));
+  link::Episode other = episode(6);
+  other.model = "m2";
+  q.seen(other);
+  EXPECT_EQ(q.due(seconds(101)).at(0).model, "m2");
+  q.seen(episode(1));  // its numbers begin again: flashd has forgotten
+  EXPECT_EQ(q.due(seconds(102)).size(), 1u);
+}
+
+TEST(NearestQuestions, AreBoundedInNumberAndPerRound) {
+  NearestQuestions q({.agents = 20, .per_round = 16});
+  for (int i = 0; i < 30; ++i) {
+    link::Episode e = episode();
+    e.agent += std::to_string(i);
+    q.seen(e);
+  }
+  EXPECT_EQ(q.waiting(), 20u);
+  EXPECT_EQ(q.due(seconds(100)).size(), 16u);
+  EXPECT_EQ(q.due(seconds(100)).size(), 4u);
+}
+
+}  // namespace
+}  // namespace flash::sync
