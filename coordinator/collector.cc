@@ -2,6 +2,7 @@
 
 #include <syslog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/process.h"
@@ -13,33 +14,60 @@ constexpr std::size_t kBatch = 1024;  // messages per commit
 // From its first message to its commit: an fsync per message would be most of the work, and a watermark per
 // message most of the nodes'.
 constexpr Duration kGather = std::chrono::milliseconds(100);
-constexpr int kQuestions = 64;    // per batch
+constexpr int kOthers = 4096;     // messages of no stream per batch
 constexpr int kIdleBatches = 60;  // in a row without a message: is the consumer still alive?
+constexpr int kNothingLeft = 4;   // likewise: what was there when it was connected to has come
+constexpr Duration kBeat = std::chrono::seconds(1), kBooks = std::chrono::seconds(5);
+constexpr Duration kRetain = std::chrono::minutes(1), kRetainMore = std::chrono::milliseconds(500);
+constexpr const char* kBucket = "FLASH_LEASE";
+constexpr const char* kLeaseKey = "speaker";
+
+std::int64_t wall_us(Now now) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(now.wall.time_since_epoch()).count();
+}
 
 }  // namespace
 
-Collector::Collector(NatsOptions options, StreamOptions stream, Store& store, Say say)
-    : options_(std::move(options)), stream_(std::move(stream)), store_(store), say_(std::move(say)) {}
+Collector::Collector(CollectorOptions options, std::string instance, Store& store, Say say)
+    : options_(std::move(options)),
+      instance_(std::move(instance)),
+      store_(store),
+      say_(std::move(say)),
+      lease_(options_.name + "/" + instance_) {}
+
+/// What the store knows, once.
+Result<void> Collector::begin() {
+  if (begun_) return {};
+  FLASH_TRY(const auto agents, store_.agents());
+  for (const FleetAgent& a : agents) pairs_.put(a);
+  FLASH_TRY(auto nodes, store_.nodes());
+  members_ = Membership(std::move(nodes));
+  begun_ = true;
+  return {};
+}
 
 Result<void> Collector::connect() {
   nats_.reset();
   arrived_.clear();
   refused_ = 0;
   idle_batches_ = 0;
+  FLASH_CHECK(begin());
   FLASH_TRY(position_, store_.position());
-  if (!pairs_read_) {
-    FLASH_TRY(const auto agents, store_.agents());
-    for (const FleetAgent& a : agents) pairs_.put(a);
-    pairs_read_ = true;
-  }
-  FLASH_TRY(auto nats, Nats::connect(options_));
-  FLASH_TRY(const StreamState stream, nats->ensure_stream(stream_));
+  FLASH_TRY(auto nats, Nats::connect(options_.nats));
+  FLASH_TRY(const StreamState stream, nats->ensure_stream(options_.stream));
   // Another stream, or one that lost its end in a power cut: what it has is read again, and known by its key.
   if (stream.created_ns != position_.stream_created_ns || stream.last < position_.last)
     position_ = {stream.created_ns, 0};
-  FLASH_CHECK(nats->subscribe_stream(stream_.name, stream_.subjects, position_.last + 1));
-  FLASH_CHECK(nats->listen(kAllQuestions));
+  if (position_.last > 0 && position_.last + 1 < stream.first)
+    say_(LOG_WARNING, "away for longer than the stream keeps: " +
+                          std::to_string(stream.first - position_.last - 1) + " messages are missing here");
+  behind_ = stream.last;
+  FLASH_CHECK(nats->subscribe_stream(options_.stream.name, options_.stream.subjects, position_.last + 1));
+  for (const char* subjects : {kAllQuestions, kAllHeartbeats, kAllCoordinators})
+    FLASH_CHECK(nats->listen(subjects));
+  FLASH_CHECK(nats->open_bucket(kBucket, options_.stream.replicas));
   nats_ = std::move(nats);
+  members_.listening(wall_us(read_clocks()));
   return {};
 }
 
@@ -60,35 +88,15 @@ void Collector::refuse(const Message& message, const std::string& why) {
   say_(LOG_WARNING, "refused a message of " + message.subject + ": " + why);
 }
 
-Result<void> Collector::answer_questions() {
-  for (int i = 0; i < kQuestions; ++i) {
-    FLASH_TRY(const auto message, nats_->heard());
-    if (!message) break;
-    FLASH_CHECK(answer(*message));
-  }
-  return {};
-}
-
-Result<void> Collector::answer(const Message& message) {
-  const auto node = asking_node(message.subject);
-  const auto question = decode_nearest_question(message.bytes);
-  if (!node || !question) {
-    refuse(message, node ? question.error().message() : "not a subject of questions");
-    return {};
-  }
-  return nats_->publish(answer_subject(*node),
-                        encode(NearestAnswer{question->agent, pairs_.nearest(*node, *question)}));
-}
-
 Result<void> Collector::commit() {
-  FLASH_TRY(const Committed done, store_.commit(arrived_, refused_, position_));
+  FLASH_TRY(Committed done, store_.commit(arrived_, refused_, position_));
   arrived_.clear();
   refused_ = 0;
   say_(LOG_DEBUG,
        "stored " + std::to_string(done.fresh) + ", known already " + std::to_string(done.duplicates));
   for (const FleetAgent& a : done.agents) pairs_.put(a);
-  for (const auto& w : done.watermarks)
-    FLASH_CHECK(nats_->publish(watermark_subject(w.node), encode(w.watermark)));
+  watermarks_.committed(position_, std::move(done.watermarks), clock_now(CLOCK_MONOTONIC));
+  beat_at_ = {};
   return {};
 }
 
@@ -107,17 +115,143 @@ Result<void> Collector::batch(Duration longest) {
     if (n == kBatch || left <= Duration{}) break;
     FLASH_TRY(message, nats_->next(left));
   }
-  FLASH_CHECK(answer_questions());
+  FLASH_CHECK(hear_others());
   const bool idle = arrived_.empty() && refused_ == 0;
   idle_batches_ = idle ? idle_batches_ + 1 : 0;
-  if (!idle) return commit();
-  return idle_batches_ % kIdleBatches == 0 ? look_behind() : Result<void>();
+  if (!idle) FLASH_CHECK(commit());
+  // What the stream had may have aged away meanwhile.
+  if (idle_batches_ >= kNothingLeft) behind_ = 0;
+  const Now now = read_clocks();
+  FLASH_CHECK(keep_lease(now.mono));
+  FLASH_CHECK(speak(now.mono));
+  FLASH_CHECK(beat(now.mono));
+  FLASH_CHECK(keep_books(now));
+  FLASH_CHECK(retain(now));
+  return idle && idle_batches_ % kIdleBatches == 0 ? look_behind() : Result<void>();
 }
 
 Result<void> Collector::look_behind() {
-  FLASH_TRY(const StreamState stream, nats_->ensure_stream(stream_));
+  FLASH_TRY(const StreamState stream, nats_->ensure_stream(options_.stream));
   if (stream.created_ns == position_.stream_created_ns && stream.last <= position_.last) return {};
   return Error(std::errc::timed_out, "the stream has messages that its consumer does not bring");
+}
+
+// --- beside the stream ----------------------------------------------------------------------------------
+
+Result<void> Collector::hear_others() {
+  const Now now = read_clocks();
+  for (int i = 0; i < kOthers; ++i) {
+    FLASH_TRY(const auto message, nats_->heard());
+    if (!message) break;
+    FLASH_CHECK(hear(*message, now));
+  }
+  return {};
+}
+
+Result<void> Collector::hear(const Message& message, Now now) {
+  if (const auto name = coordinator_of(message.subject)) return hear_coordinator(*name, message, now);
+  const auto origin = heartbeat_origin(message.subject);
+  if (!origin) return answer(message);
+  if (const auto heartbeat = decode_heartbeat(message.bytes))
+    members_.beat(*origin, *heartbeat, wall_us(now));
+  else
+    refuse(message, heartbeat.error().message());
+  return {};
+}
+
+Result<void> Collector::hear_coordinator(const std::string& name, const Message& message, Now now) {
+  const auto beat = decode_coordinator_beat(message.bytes);
+  if (!beat)
+    refuse(message, beat.error().message());
+  else if (beat->instance != instance_)
+    watermarks_.heard(name, *beat, now.mono, wall_us(now));
+  return {};
+}
+
+Result<void> Collector::answer(const Message& message) {
+  const auto node = asking_node(message.subject);
+  const auto question = decode_nearest_question(message.bytes);
+  if (!node || !question) {
+    refuse(message, node ? question.error().message() : "not a subject of questions");
+    return {};
+  }
+  if (!lease_.held(clock_now(CLOCK_MONOTONIC))) return {};  // another one answers
+  return nats_->publish(answer_subject(*node),
+                        encode(NearestAnswer{question->agent, pairs_.nearest(*node, *question)}));
+}
+
+LeaseStore Collector::bucket() {
+  return {[this]() -> Result<std::optional<LeaseEntry>> {
+            FLASH_TRY(auto entry, nats_->bucket_get(kLeaseKey));
+            return entry ? std::optional(LeaseEntry{std::move(entry->value), entry->revision}) : std::nullopt;
+          },
+          [this](const std::string& holder, std::uint64_t revision) {
+            return nats_->bucket_put(kLeaseKey, holder, revision);
+          }};
+}
+
+void Collector::finish() {
+  if (connected()) lease_.release(bucket());
+}
+
+Result<void> Collector::keep_lease(Duration now) {
+  if (!in_step() && !lease_.held(now)) return {};
+  FLASH_CHECK(lease_.step(now, bucket()));
+  if (lease_.revision() == said_lease_) return {};
+  said_lease_ = lease_.revision();
+  say_(LOG_INFO, said_lease_ > 0
+                     ? "speaks to the nodes: holds the lease, revision " + std::to_string(said_lease_)
+                     : std::string("does not hold the lease any more"));
+  return {};
+}
+
+/// The clock is read again: committing and renewing take time, in which a lease may run out.
+Result<void> Collector::speak(Duration now) {
+  for (auto& w : watermarks_.due(now, lease_.held(clock_now(CLOCK_MONOTONIC)))) {
+    w.watermark.lease = lease_.revision();
+    FLASH_CHECK(nats_->publish(watermark_subject(w.node), encode(w.watermark)));
+  }
+  if (watermarks_.not_waited() > said_not_waited_)
+    say_(LOG_WARNING, "another coordinator is behind: nodes were told of " +
+                          std::to_string(watermarks_.not_waited() - said_not_waited_) +
+                          " commits that it has in the stream alone");
+  said_not_waited_ = watermarks_.not_waited();
+  return {};
+}
+
+Result<void> Collector::beat(Duration now) {
+  if (now < beat_at_) return {};
+  beat_at_ = now + kBeat;
+  const CoordinatorBeat beat{instance_, position_.stream_created_ns, position_.last, in_step(),
+                             lease_.held(now) ? lease_.revision() : 0};
+  return nats_->publish(coordinator_subject(options_.name), encode(beat));
+}
+
+/// Who lives, on disk: another start of this program goes on from there, and the fleet view reads it.
+Result<void> Collector::keep_books(Now now) {
+  if (now.mono < books_at_) return {};
+  books_at_ = now.mono + kBooks;
+  for (const auto& change : members_.tick(wall_us(now)))
+    say_(change.now == Liveness::Alive ? LOG_INFO : LOG_WARNING,
+         "node " + change.node + " is " + std::string(to_string(change.now)));
+  std::vector<FleetCoordinator> all = {{options_.name, position_.last, in_step(),
+                                        lease_.held(now.mono) ? lease_.revision() : 0, wall_us(now)}};
+  for (const auto& [name, peer] : watermarks_.peers(now.mono))
+    if (name != options_.name)
+      all.push_back({name, peer.beat.position, peer.beat.in_step, peer.beat.lease, peer.heard_us});
+  return store_.save(members_.take_changed(), all, members_.watch());
+}
+
+Result<void> Collector::retain(Now now) {
+  if (now.mono < retain_at_) return {};
+  FLASH_TRY(const Retained done, store_.retain(options_.retention, wall_us(now)));
+  retain_at_ = now.mono + (done.more ? kRetainMore : kRetain);
+  if (done.thinned > 0)
+    say_(LOG_INFO, "the " + std::to_string(done.thinned) + " oldest records became summaries");
+  if (done.summaries_dropped > 0)
+    say_(LOG_WARNING,
+         "the " + std::to_string(done.summaries_dropped) + " oldest summaries were dropped: no room");
+  return {};
 }
 
 }  // namespace flash::coordinator

@@ -5,20 +5,33 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
+#include "coordinator/lease.h"
+#include "coordinator/membership.h"
 #include "coordinator/nats.h"
 #include "coordinator/nearest.h"
 #include "coordinator/store.h"
+#include "coordinator/watermarks.h"
+#include "core/time.h"
 
 namespace flash::coordinator {
+
+struct CollectorOptions {
+  NatsOptions nats;
+  StreamOptions stream;
+  std::string name = "coordinator";  // among several
+  RetentionOptions retention;
+};
 
 class Collector {
  public:
   using Say = std::function<void(int priority, const std::string&)>;
 
-  Collector(NatsOptions options, StreamOptions stream, Store& store, Say say);
+  /// `instance`: another one per start.
+  Collector(CollectorOptions options, std::string instance, Store& store, Say say);
 
   /// Connects, makes the stream if need be, and begins where the store stands.
   Result<void> connect();
@@ -26,28 +39,48 @@ class Collector {
   /// One batch: waits for its first message for so long, and a moment for more. After an error it is not
   /// connected any more.
   Result<void> collect(Duration longest);
+  /// Before the program ends: another one may speak at once.
+  void finish();
+  /// In words, by node.
+  std::map<std::string, std::string> node_states() const { return members_.states(); }
 
  private:
+  Result<void> begin();
   Result<void> batch(Duration longest);
   Result<void> take(Message message);
   Result<void> commit();
   void refuse(const Message& message, const std::string& why);
-  Result<void> answer_questions();
+  Result<void> hear_others();
+  Result<void> hear(const Message& message, Now now);
   Result<void> answer(const Message& message);
+  Result<void> hear_coordinator(const std::string& name, const Message& message, Now now);
+  LeaseStore bucket();
+  Result<void> keep_lease(Duration now);
+  Result<void> speak(Duration now);
+  Result<void> beat(Duration now);
+  Result<void> keep_books(Now now);
+  Result<void> retain(Now now);
   /// Nothing has come for long: is there nothing? A consumer can be lost without a word.
   Result<void> look_behind();
+  bool in_step() const { return position_.last >= behind_; }
 
-  NatsOptions options_;
-  StreamOptions stream_;
+  CollectorOptions options_;
+  std::string instance_;
   Store& store_;
   Say say_;
   std::unique_ptr<Nats> nats_;
   Position position_;
-  NearestPairs pairs_;
-  bool pairs_read_ = false;
+  std::uint64_t behind_ = 0;  // what the stream had when it was connected to
   std::vector<Arrived> arrived_;
   std::uint64_t refused_ = 0;
   int idle_batches_ = 0;
+  bool begun_ = false;
+  NearestPairs pairs_;
+  Membership members_;
+  Watermarks watermarks_;
+  Lease lease_;
+  std::uint64_t said_lease_ = 0, said_not_waited_ = 0;
+  Duration beat_at_{}, books_at_{}, retain_at_{};
 };
 
 }  // namespace flash::coordinator

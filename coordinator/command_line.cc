@@ -13,6 +13,15 @@ std::function<Applied(std::string_view)> command_into(CommandLine& line) {
   };
 }
 
+std::function<Applied(std::string_view)> name_into(std::string& out) {
+  return [&out](std::string_view text) -> Applied {
+    if (!is_token(text))
+      return UsageError{"'" + std::string(text) + "' is not 1 to 64 letters, digits, - and _"};
+    out = text;
+    return std::nullopt;
+  };
+}
+
 Applied check_url(std::string_view text) {
   const bool known = text.starts_with("nats://") || text.starts_with("tls://");
   const std::string_view host = text.substr(std::min(text.size(), text.find("//") + 2));
@@ -75,6 +84,12 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
       {"--listen", "ADDRESS:PORT",
        "serves the web page, the API and /metrics there (default 127.0.0.1:9943); none: do not",
        address_into(o.listen)},
+      {"--name", "NAME", "this one among several coordinators (default: the host's name up to its first dot)",
+       name_into(o.name)},
+      {"--keep-days", "DAYS", "older records become summaries per agent and hour (default 30)",
+       real_into(o.retention.days, 0.01, 36500)},
+      {"--keep-mib", "N", "likewise the oldest of a store that is larger (default 4096)",
+       real_into(o.retention.mib, 1, 1 << 20)},
       {"--json", "", "fleet as JSON", flag_into(o.json)},
       {"--log-level", "LEVEL", "error, warning, notice, info or debug (default info)",
        log_level_into(o.log_level)},

@@ -13,6 +13,7 @@
 
 #include "coordinator/messages.h"
 #include "coordinator/nats.h"
+#include "coordinator/store.h"
 #include "core/command_line.h"
 #include "core/result.h"
 
@@ -23,6 +24,8 @@ struct CommandLine {
   Command command = Command::Run;
   NatsOptions nats{.url = "nats://127.0.0.1:4222"};
   StreamOptions stream{.name = kStream, .subjects = kStreamSubjects};
+  std::string name;  // among several coordinators; empty: the host's
+  RetentionOptions retention;
   std::string store = "/var/lib/flash-coordinator/store.db";
   std::string listen = "127.0.0.1:9943";  // HTTP; empty: none
   bool json = false;

@@ -4,10 +4,15 @@
 
 #include <string>
 
+#include "coordinator/membership.h"
 #include "coordinator/store.h"
 #include "core/result.h"
 
 namespace flash::coordinator {
+
+/// Its node lives and has nothing left to say, but for long no episode of it: `node` is nullptr where it
+/// never sent a heartbeat.
+bool vanished(const FleetAgent& agent, const FleetNode* node);
 
 Result<std::string> fleet_json(const Store& store);
 Result<std::string> fleet_text(const Store& store);

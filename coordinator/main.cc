@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 
 #include "coordinator/collector.h"
@@ -13,6 +15,7 @@
 #include "coordinator/fleet.h"
 #include "coordinator/version.h"
 #include "coordinator/web.h"
+#include "core/process.h"
 #include "core/service_log.h"
 
 namespace flash::coordinator {
@@ -53,6 +56,14 @@ int show_fleet(const CommandLine& line) {
   return 0;
 }
 
+/// The host's up to its first dot, as a coordinator may be called.
+std::string host_name() {
+  char text[256] = "";
+  if (gethostname(text, sizeof text - 1) != 0) return "coordinator";
+  const std::string name(text, std::strcspn(text, "."));
+  return is_token(name) ? name : "coordinator";
+}
+
 /// Says a state once, however often it is met.
 class Status {
  public:
@@ -79,7 +90,10 @@ int run(CommandLine line) {
   if (!store) return fail(store.error());
   if (!note.empty()) log(LOG_WARNING, note);
   line.nats.name = std::string("flash-coordinator ") + flash::kVersion;
-  Collector collector(line.nats, line.stream, *store, log);
+  char instance[17];
+  std::snprintf(instance, sizeof instance, "%016llx", static_cast<unsigned long long>(random_seed()));
+  Collector collector({line.nats, line.stream, line.name.empty() ? host_name() : line.name, line.retention},
+                      instance, *store, log);
   std::unique_ptr<Web> web;
   if (!line.listen.empty()) {
     auto opened = Web::open({.listen = line.listen, .store = line.store}, log);
@@ -96,7 +110,10 @@ int run(CommandLine line) {
   while (!told_to_end(pause)) {
     pause = {};
     auto done = collector.connected() ? collector.collect(kWait) : collector.connect();
-    if (web) web->set({.connected = collector.connected(), .server = line.nats.url, .node_states = {}});
+    if (web)
+      web->set({.connected = collector.connected(),
+                .server = line.nats.url,
+                .node_states = collector.node_states()});
     if (done && collector.connected()) {
       status(LOG_INFO, "connected to " + line.nats.url);
       retry = kRetryFirst;
@@ -107,6 +124,7 @@ int run(CommandLine line) {
     }
   }
   sd_notify(0, "STOPPING=1");
+  collector.finish();
   return 0;
 }
 

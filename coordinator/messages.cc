@@ -45,6 +45,7 @@ Result<void> check(const Watermark& m) {
   Check c;
   check_run(c, m.run);
   c.range("seq", static_cast<double>(m.seq), 0, kMaxSeq);
+  c.range("lease", static_cast<double>(m.lease), 0, kMaxSeq);
   return c.result();
 }
 
@@ -104,9 +105,10 @@ std::string encode(const Record& m) {
 std::string encode(const Watermark& m) {
   assert(check(m));
   Writer w;
-  begin(w, kVersion, "watermark", 2);
+  begin(w, kVersion, "watermark", 3);
   w.field("run", m.run);
   w.field("seq", m.seq);
+  w.field("lease", m.lease);
   return w.take();
 }
 
@@ -152,7 +154,8 @@ Result<Watermark> decode_watermark(std::string_view bytes) {
   Fields f = fields_of(j);
   f.get("run", m.run);
   f.get("seq", m.seq);
-  FLASH_CHECK(f.done({"v", "t", "run", "seq"}));
+  f.get("lease", m.lease);
+  FLASH_CHECK(f.done({"v", "t", "run", "seq", "lease"}));
   FLASH_CHECK(check(m));
   return m;
 }

@@ -35,6 +35,7 @@ struct Record {
 struct Watermark {
   std::string run;
   std::uint64_t seq = 0;
+  std::uint64_t lease = 0;  // of the coordinator that says it: one with a lower one does not count any more
 };
 
 struct NearestAnswer {

@@ -30,6 +30,8 @@ using ContextHandle = std::unique_ptr<jsCtx, Destroy<jsCtx_Destroy>>;
 using SubscriptionHandle = std::unique_ptr<natsSubscription, Destroy<natsSubscription_Destroy>>;
 using MessageHandle = std::unique_ptr<natsMsg, Destroy<natsMsg_Destroy>>;
 using MetaHandle = std::unique_ptr<jsMsgMetaData, Destroy<jsMsgMetaData_Destroy>>;
+using BucketHandle = std::unique_ptr<kvStore, Destroy<kvStore_Destroy>>;
+using EntryHandle = std::unique_ptr<kvEntry, Destroy<kvEntry_Destroy>>;
 using StreamHandle = std::unique_ptr<jsStreamInfo, Destroy<jsStreamInfo_Destroy>>;
 
 std::errc code_of(natsStatus status) {
@@ -140,6 +142,7 @@ struct Nats::Impl {
   ContextHandle context;
   SubscriptionHandle subscription;
   std::vector<SubscriptionHandle> others;
+  BucketHandle bucket;
   bool stream = false;  // the subscription is one of a stream
 };
 
@@ -188,7 +191,8 @@ Result<StreamState> Nats::ensure_stream(const StreamOptions& wanted) {
   jsStreamInfo* info = nullptr;
   natsStatus status = js_GetStreamInfo(&info, impl_->context.get(), wanted.name.c_str(), nullptr, nullptr);
   const StreamHandle found(status == NATS_OK ? info : nullptr);
-  if (found && as_wanted(*found->Config, wanted)) return StreamState{found->Created, found->State.LastSeq};
+  if (found && as_wanted(*found->Config, wanted))
+    return StreamState{found->Created, found->State.FirstSeq, found->State.LastSeq};
   jsStreamConfig config;
   FLASH_CHECK(done(jsStreamConfig_Init(&config), "libnats"));
   const char* subjects[] = {wanted.subjects.c_str()};
@@ -199,7 +203,7 @@ Result<StreamState> Nats::ensure_stream(const StreamOptions& wanted) {
     status = js_AddStream(&info, impl_->context.get(), &config, nullptr, nullptr);
   FLASH_CHECK(done(status, "stream " + wanted.name));
   const StreamHandle made(info);
-  return StreamState{made->Created, made->State.LastSeq};
+  return StreamState{made->Created, made->State.FirstSeq, made->State.LastSeq};
 }
 
 Result<void> Nats::subscribe_stream(const std::string& stream, const std::string& subjects,
@@ -217,6 +221,48 @@ Result<void> Nats::subscribe_stream(const std::string& stream, const std::string
   impl_->subscription.reset(made);
   impl_->stream = true;
   return {};
+}
+
+Result<void> Nats::open_bucket(const std::string& bucket, int replicas) {
+  kvStore* made = nullptr;
+  natsStatus status = js_KeyValue(&made, impl_->context.get(), bucket.c_str());
+  if (status == NATS_NOT_FOUND) {
+    kvConfig config;
+    FLASH_CHECK(done(kvConfig_Init(&config), "libnats"));
+    config.Bucket = bucket.c_str();
+    config.History = 1;
+    config.StorageType = js_FileStorage;
+    config.Replicas = replicas;
+    status = js_CreateKeyValue(&made, impl_->context.get(), &config);
+  }
+  FLASH_CHECK(done(status, "bucket " + bucket));
+  impl_->bucket.reset(made);
+  return {};
+}
+
+Result<std::optional<Nats::BucketEntry>> Nats::bucket_get(const std::string& key) {
+  kvEntry* got = nullptr;
+  const natsStatus status = kvStore_Get(&got, impl_->bucket.get(), key.c_str());
+  if (status == NATS_NOT_FOUND) return std::optional<BucketEntry>{};
+  FLASH_CHECK(done(status, "get " + key));
+  const EntryHandle handle(got);
+  const auto* bytes = static_cast<const char*>(kvEntry_Value(got));
+  return std::optional(BucketEntry{std::string(bytes, static_cast<std::size_t>(kvEntry_ValueLen(got))),
+                                   kvEntry_Revision(got)});
+}
+
+Result<std::uint64_t> Nats::bucket_put(const std::string& key, const std::string& value,
+                                       std::uint64_t revision) {
+  std::uint64_t fresh = 0;
+  const auto size = static_cast<int>(value.size());
+  const natsStatus status =
+      revision == 0 ? kvStore_Create(&fresh, impl_->bucket.get(), key.c_str(), value.data(), size)
+                    : kvStore_Update(&fresh, impl_->bucket.get(), key.c_str(), value.data(), size, revision);
+  // What the server refuses comes as a general error: another revision is what it refuses a lone key for.
+  if (status == NATS_ERR)
+    return Error(std::errc::resource_unavailable_try_again, "another revision of " + key);
+  FLASH_CHECK(done(status, "put " + key));
+  return fresh;
 }
 
 Result<void> Nats::listen(const std::string& subject) {

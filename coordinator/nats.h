@@ -39,7 +39,8 @@ struct StreamOptions {
 /// What a stream keeps now.
 struct StreamState {
   std::int64_t created_ns = 0;  // a stream made anew is another one, though it has the same name
-  std::uint64_t last = 0;       // position of its newest message
+  std::uint64_t first = 0;      // position of its oldest message
+  std::uint64_t last = 0;       // of its newest
 };
 
 class Nats {
@@ -63,6 +64,16 @@ class Nats {
   /// From now on next() brings the stream's messages in order, from this position on.
   Result<void> subscribe_stream(const std::string& stream, const std::string& subjects,
                                 std::uint64_t position);
+
+  /// A bucket of keys with revisions, made if there is none. One per connection.
+  Result<void> open_bucket(const std::string& bucket, int replicas);
+  struct BucketEntry {
+    std::string value;
+    std::uint64_t revision = 0;
+  };
+  Result<std::optional<BucketEntry>> bucket_get(const std::string& key);
+  /// Replaces the entry of this revision, 0: there is none; returns the new one's. EAGAIN: it has another.
+  Result<std::uint64_t> bucket_put(const std::string& key, const std::string& value, std::uint64_t revision);
 
   /// The next message; nullopt: none for so long.
   Result<std::optional<Message>> next(Duration longest);

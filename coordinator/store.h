@@ -34,6 +34,10 @@ struct FleetAgent {
   link::Episode latest;
   std::uint64_t records = 0;
   std::uint64_t episodes_to_serving = 0;  // records up to the first one in SERVING; 0: none yet
+  std::int64_t first_us = 0;              // wall clock of its first record
+  /// Of the newest embedding from the running mean of those before it, of one model; nullopt: there is no
+  /// mean.
+  std::optional<double> drift;
 };
 
 struct Committed {
@@ -46,9 +50,43 @@ struct Committed {
   std::vector<FleetAgent> agents;         // that something new came of, as they are now
 };
 
+/// A node as its last heartbeat said.
+struct FleetNode {
+  std::string node, pool;
+  std::string software, flashd, mode;  // flashd's own: empty while it is away
+  std::uint64_t agents = 0, outbox = 0;
+  std::int64_t last_seen_us = 0;
+  bool operator==(const FleetNode&) const = default;
+};
+
+struct FleetCoordinator {
+  std::string name;
+  std::uint64_t position = 0;
+  bool in_step = false;
+  std::uint64_t lease = 0;  // revision of the lease that it holds; 0: it does not
+  std::int64_t last_seen_us = 0;
+};
+
+/// While somebody listened to heartbeats without a break.
+struct Watch {
+  std::int64_t since_us = 0, until_us = 0;
+};
+
+struct RetentionOptions {
+  double days = 30;
+  double mib = 4096;
+};
+
+struct Retained {
+  std::uint64_t thinned = 0;            // records that became part of a summary
+  std::uint64_t summaries_dropped = 0;  // the oldest ones: summaries alone were too many
+  bool more = false;                    // there is more to do
+};
+
 struct StoreCounts {
   std::uint64_t records = 0;
-  std::uint64_t duplicates = 0, refused = 0;  // since the store was made
+  std::uint64_t duplicates = 0, refused = 0;         // since the store was made
+  std::uint64_t thinned = 0, summaries_dropped = 0;  // likewise
 };
 
 /// How far a run is safe, and how far it is known.
@@ -59,7 +97,7 @@ struct RunMark {
 
 struct FleetRun {
   std::string node, run;
-  std::uint64_t records = 0, watermark = 0;
+  std::uint64_t records = 0, watermark = 0;  // records: also those that became summaries
 };
 
 class Store {
@@ -74,6 +112,16 @@ class Store {
   Result<Position> position() const;
   /// All or nothing, on the disk when it returns. `refused`: messages that were none.
   Result<Committed> commit(std::span<const Arrived> records, std::uint64_t refused, const Position& position);
+
+  /// A bounded piece of work: of the oldest records, those that are too old or too many become summaries per
+  /// agent and hour. The newest of each agent stays, and what no watermark covers yet.
+  Result<Retained> retain(const RetentionOptions& options, std::int64_t now_us, std::size_t most = 2000);
+  /// Nodes replace what was known of them; coordinators are all there are.
+  Result<void> save(std::span<const FleetNode> nodes, std::span<const FleetCoordinator> coordinators,
+                    const Watch& watch);
+  Result<std::vector<FleetNode>> nodes() const;                // in order of name
+  Result<std::vector<FleetCoordinator>> coordinators() const;  // in order of name
+  Result<Watch> watch() const;
 
   Result<StoreCounts> counts() const;
   Result<std::vector<FleetAgent>> agents() const;  // in order of node and agent

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "coordinator/messages.h"
+#include "coordinator/messages_fleet.h"
 #include "fuzz/messages.h"
 
 namespace flash::coordinator {
@@ -22,6 +23,10 @@ void check(std::string_view bytes, Decode decode) {
 void check_subject(std::string_view subject) {
   const auto origin = origin_of(subject);
   FUZZ_REQUIRE(!origin || record_subject(*origin) == subject);
+  const auto beating = heartbeat_origin(subject);
+  FUZZ_REQUIRE(!beating || heartbeat_subject(*beating) == subject);
+  const auto coordinator = coordinator_of(subject);
+  FUZZ_REQUIRE(!coordinator || coordinator_subject(*coordinator) == subject);
   const auto asking = asking_node(subject);
   FUZZ_REQUIRE(!asking || question_subject(*asking) == subject);
 }
@@ -41,6 +46,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(bytes, decode_nearest_question);
   else if (data[0] == 'a')
     check(bytes, decode_nearest_answer);
+  else if (data[0] == 'h')
+    check(bytes, decode_heartbeat);
+  else if (data[0] == 'c')
+    check(bytes, decode_coordinator_beat);
   else
     check_subject(bytes);
   return 0;

@@ -7,6 +7,7 @@ namespace flash::sync {
 void Dispatch::restart() {
   on_their_way_.clear();
   answered_ = false;
+  lease_ = 0;
   resend_ = options_.resend_first;
 }
 
@@ -27,7 +28,9 @@ void Dispatch::sent(Duration now, std::uint64_t seq) {
   on_their_way_.push_back(seq);
 }
 
-bool Dispatch::confirmed(Duration now, std::uint64_t seq) {
+bool Dispatch::confirmed(Duration now, std::uint64_t seq, std::uint64_t lease) {
+  if (lease < lease_) return false;
+  lease_ = lease;
   answered_ = true;
   if (seq <= confirmed_) return false;
   confirmed_ = seq;

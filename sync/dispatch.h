@@ -29,13 +29,14 @@ class Dispatch {
   Wanted wanted(Duration now);
   /// REQUIRES: the next one that was wanted.
   void sent(Duration now, std::uint64_t seq);
-  /// A watermark has come. true: it covers more than the one before.
-  bool confirmed(Duration now, std::uint64_t seq);
+  /// A watermark has come. true: it covers more than the one before. One of a coordinator with a lower lease
+  /// than was heard over this connection does not count: it does not speak any more, and does not know.
+  bool confirmed(Duration now, std::uint64_t seq, std::uint64_t lease = 0);
 
  private:
   DispatchOptions options_;
   std::deque<std::uint64_t> on_their_way_;
-  std::uint64_t confirmed_ = 0;
+  std::uint64_t confirmed_ = 0, lease_ = 0;
   bool answered_ = false;  // a coordinator has, since the last restart or silence
   Duration resend_, resend_at_{};
 };

@@ -68,6 +68,21 @@ std::string words_of(const UplinkState& s) {
          (s.trouble.empty() ? std::string() : ": " + s.trouble);
 }
 
+/// What flashd's own metrics say of it.
+NodeStatus node_status(const std::vector<link::sync::Family>& families) {
+  NodeStatus s;
+  double agents = 0;
+  for (const link::sync::Family& f : families)
+    for (std::size_t i = 0; i < f.values.size(); ++i) {
+      const std::string label = f.labels.empty() ? "" : f.label_values[i * f.labels.size()];
+      if (f.name == "flashd_build") s.flashd = label;
+      if (f.name == "flashd_mode" && f.values[i] == 1) s.mode = label;
+      if (f.name == "flashd_agents") agents += f.values[i];
+    }
+  s.agents = static_cast<std::uint64_t>(std::clamp(agents, 0.0, 1e6));
+  return s;
+}
+
 void say_uplink(const UplinkState& s, OwnState& own) {
   own.nats_connected = s.connected;
   own.published = static_cast<double>(s.published);
@@ -172,6 +187,7 @@ Result<void> Program::start_uplink(const Random& random) {
   options.nats = line_.nats;
   options.nats.name = std::string("flash-sync ") + kVersion;
   options.origin = line_.origin;
+  options.software = options.nats.name;
   options.outbox = line_.outbox;
   options.max_records = line_.outbox_records;
   if (options.origin.node.empty()) {
@@ -187,6 +203,7 @@ void Program::scrapes(const std::vector<link::sync::Scrape>& wanted) {
   log_(LOG_INFO, "scraping " + std::to_string(wanted.size()) + " metrics pages");
   if (wanted.empty() && !session_->connected()) {
     flashd_.clear();  // nothing there is true any more
+    if (uplink_) uplink_->set_status({});
     write_page();
   }
   ask_at_ = {};
@@ -201,6 +218,7 @@ void Program::reading(const link::sync::Reading& r) {
 void Program::metrics(std::vector<link::sync::Family> families) {
   flashd_ = std::move(families);
   flashd_at_ = clock_now(CLOCK_MONOTONIC);
+  if (uplink_) uplink_->set_status(node_status(flashd_));
   write_page();
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kIncoming = 2 * link::sync::kEpisodeWindow;
 constexpr std::size_t kNearest = 256;
+constexpr Duration kHeartbeat = std::chrono::seconds(5);
 constexpr Duration kRound = std::chrono::milliseconds(500);  // one commit per round at most
 constexpr Duration kRetryFirst = std::chrono::milliseconds(500), kRetryLongest = std::chrono::minutes(1);
 
@@ -115,6 +116,7 @@ void Uplink::connect(Duration now) {
     return disconnected(now, done.error().message());
   nats_ = std::move(*nats);
   dispatch_.restart();
+  heartbeat_at_ = {};
   own_.connected = true;
   link_trouble_.clear();
   say_(LOG_INFO, "coordinator: connected to " + options_.nats.url);
@@ -132,6 +134,7 @@ void Uplink::disconnected(Duration now, const std::string& why) {
 Result<void> Uplink::talk(Duration now) {
   FLASH_CHECK(send(now));
   FLASH_CHECK(ask_nearest(now));
+  FLASH_CHECK(heartbeat(now));
   FLASH_TRY(auto message, nats_->next(kRound));
   while (message) {
     if (auto done = hear(*message); !done) {
@@ -171,11 +174,29 @@ Result<void> Uplink::ask_nearest(Duration now) {
   return {};
 }
 
+void Uplink::set_status(NodeStatus status) {
+  const std::lock_guard lock(mutex_);
+  status_ = std::move(status);
+}
+
+Result<void> Uplink::heartbeat(Duration now) {
+  if (now < heartbeat_at_) return {};
+  heartbeat_at_ = now + kHeartbeat;
+  coordinator::Heartbeat beat{options_.software, {}, {}, 0, outbox_.counts().waiting};
+  {
+    const std::lock_guard lock(mutex_);
+    beat.flashd = status_.flashd;
+    beat.mode = status_.mode;
+    beat.agents = status_.agents;
+  }
+  return nats_->publish(coordinator::heartbeat_subject(options_.origin), coordinator::encode(beat));
+}
+
 Result<void> Uplink::hear_watermark(const std::string& bytes) {
   FLASH_TRY(const coordinator::Watermark mark, coordinator::decode_watermark(bytes));
   if (mark.run != outbox_.run()) return {};  // of an outbox that was here before
   retry_ = kRetryFirst;
-  if (!dispatch_.confirmed(clock_now(CLOCK_MONOTONIC), mark.seq)) return {};
+  if (!dispatch_.confirmed(clock_now(CLOCK_MONOTONIC), mark.seq, mark.lease)) return {};
   own_.last_watermark_us = static_cast<std::uint64_t>(clock_now(CLOCK_REALTIME).count() / 1000);
   return outbox_.confirm(mark.seq);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/messages.h"
+#include "coordinator/messages_fleet.h"
 #include "coordinator/nats.h"
 #include "core/mailbox.h"
 #include "core/random.h"
@@ -27,9 +28,16 @@ namespace flash::sync {
 struct UplinkOptions {
   coordinator::NatsOptions nats;
   coordinator::Origin origin;  // of this node
+  std::string software = "flash-sync";
   std::string outbox = "/var/lib/flash-sync/outbox.db";
   std::size_t max_records = 200000;
   DispatchOptions dispatch;
+};
+
+/// Of flashd, for the heartbeats.
+struct NodeStatus {
+  std::string flashd, mode;  // empty: it is away
+  std::uint64_t agents = 0;
 };
 
 struct UplinkState {
@@ -57,6 +65,9 @@ class Uplink {
   struct Stored {
     std::uint64_t epoch = 0, number = 0;
   };
+  /// From now on, in heartbeats.
+  void set_status(NodeStatus status);
+
   /// Readable when stored() has something to say; nearest_fd() when nearest() has.
   int fd() const { return stored_.fd(); }
   int nearest_fd() const { return nearest_.fd(); }
@@ -78,6 +89,7 @@ class Uplink {
   Result<void> hear_watermark(const std::string& bytes);
   Result<void> hear_nearest(const std::string& bytes);
   Result<void> ask_nearest(Duration now);
+  Result<void> heartbeat(Duration now);
   Result<void> send(Duration now);
   void disconnected(Duration now, const std::string& why);
   void publish_state();
@@ -97,6 +109,7 @@ class Uplink {
   Dispatch dispatch_;
   NearestQuestions questions_;
   std::uint64_t epoch_ = 0;  // of the flashd that the questions are of
+  Duration heartbeat_at_{};
   Duration retry_{}, retry_at_{};
   UplinkState own_;
   std::string store_trouble_, link_trouble_;
@@ -104,6 +117,7 @@ class Uplink {
   std::string said_;
 
   mutable std::mutex mutex_;
+  NodeStatus status_;
   UplinkState state_;  // as of the thread's last round
   std::thread thread_;
 };

@@ -24,10 +24,11 @@ TEST(CoordinatorMessages, ARecordComesBackAsItWas) {
 }
 
 TEST(CoordinatorMessages, AWatermarkComesBackAsItWas) {
-  const auto back = decode_watermark(encode(Watermark{kRun, 9}));
+  const auto back = decode_watermark(encode(Watermark{kRun, 9, 41}));
   ASSERT_TRUE(back) << back.error().message();
   EXPECT_EQ(back->run, kRun);
   EXPECT_EQ(back->seq, 9u);
+  EXPECT_EQ(back->lease, 41u);
 }
 
 std::string error(const std::string& key, json value) {

@@ -63,6 +63,89 @@ TEST_F(StoreTest, CountsTheEpisodesUntilAnAgentServes) {
   EXPECT_TRUE(commit({all[3]}).agents.empty());  // nothing new
 }
 
+TEST_F(StoreTest, DriftIsTheNewestEmbeddingsWayFromTheMeanOfThoseBefore) {
+  EXPECT_FALSE(commit({record(1, 0)}).agents.at(0).drift);
+  EXPECT_EQ(commit({record(2, 1)}).agents.at(0).drift, 0);
+  Record moved = record(3, 2);
+  moved.episode.embedding = {4, 6};
+  EXPECT_DOUBLE_EQ(*commit({moved}).agents.at(0).drift, 5);
+  Record other = record(4, 3);
+  other.episode.model = "m2";  // not comparable
+  EXPECT_FALSE(commit({other}).agents.at(0).drift);
+}
+
+constexpr std::int64_t kDayUs = 86'400'000'000;
+
+TEST_F(StoreTest, TheOldestRecordsBecomeSummariesAndTheNewestOfEachAgentStays) {
+  std::vector<Record> all;
+  for (std::uint64_t i = 1; i <= 10; ++i) all.push_back(record(i, i - 1));
+  all.push_back(record(11, 10, "resource-limits:/other"));
+  commit(all);
+  const auto none = store->retain({.days = 1}, kDayUs);
+  EXPECT_EQ(none->thinned, 0u);
+  const auto some = store->retain({.days = 1}, kDayUs + 6'000'000);  // five of ten, one per second
+  EXPECT_EQ(some->thinned, 5u);
+  const auto rest = store->retain({.days = 1}, 400 * kDayUs);
+  EXPECT_EQ(rest->thinned, 4u);
+  EXPECT_EQ(store->retain({.days = 1}, 400 * kDayUs)->thinned, 0u);
+  EXPECT_EQ(store->counts()->thinned, 9u);
+  EXPECT_EQ(store->counts()->records, 11u);
+  EXPECT_EQ(store->runs()->at(0).records, 11u);
+  const auto agents = *store->agents();
+  ASSERT_EQ(agents.size(), 2u);
+  EXPECT_EQ(agents[1].latest, record(10, 9).episode);
+  EXPECT_EQ(agents[1].records, 10u);
+}
+
+TEST_F(StoreTest, WhatBecameASummaryIsKnownWhenItComesAgain) {
+  commit({record(1, 0), record(2, 1), record(3, 2)});
+  ASSERT_EQ(store->retain({.days = 1}, 400 * kDayUs)->thinned, 2u);
+  open();
+  const Committed again = commit({record(1, 0), record(2, 1), record(3, 2), record(4, 3)});
+  EXPECT_EQ(again.duplicates, 3u);
+  EXPECT_EQ(again.fresh, 1u);
+  EXPECT_EQ(store->counts()->records, 4u);
+  EXPECT_EQ(watermark(), 4u);
+}
+
+TEST_F(StoreTest, WhatNoWatermarkCoversIsNotThinned) {
+  commit({record(1, 0), record(3, 2), record(4, 3)});
+  EXPECT_EQ(store->retain({.days = 1}, 400 * kDayUs)->thinned, 1u);
+  commit({record(2, 1)});
+  EXPECT_EQ(watermark(), 4u);
+}
+
+TEST_F(StoreTest, AboveItsSizeTheOldestGoHoweverYoung) {
+  std::vector<Record> all;
+  for (std::uint64_t i = 1; i <= 3000; ++i) {
+    all.push_back(record(i, i - 1));
+    all.back().episode.embedding.assign(256, 0.5F);
+  }
+  commit(all);
+  const RetentionOptions small{.days = 365, .mib = 1};
+  std::uint64_t thinned = 0;
+  for (int i = 0; i < 20; ++i) thinned += store->retain(small, 1, 500)->thinned;
+  EXPECT_GT(thinned, 1500u);
+  EXPECT_LT(thinned, 2999u);  // and no more than must
+  EXPECT_EQ(store->agents()->at(0).latest.episode, 3000u);
+  EXPECT_LT(std::filesystem::file_size(folder + "/store.db"), 5u << 19);
+}
+
+TEST_F(StoreTest, KnowsWhoWasSeenWhenAfterARestart) {
+  const FleetNode node{"n1", "pool", "flash-sync 0.1.0", "0.1.0", "control", 12, 3, 77};
+  const FleetCoordinator self{"c1", 9, true, 41, 78};
+  ASSERT_TRUE(store->save({{node}}, {{self}}, {70, 80}));
+  open();
+  EXPECT_EQ(store->nodes()->at(0), node);
+  EXPECT_EQ(store->coordinators()->at(0).name, "c1");
+  EXPECT_EQ(store->coordinators()->at(0).lease, 41u);
+  EXPECT_EQ(store->watch()->since_us, 70);
+  EXPECT_EQ(store->watch()->until_us, 80);
+  ASSERT_TRUE(store->save({}, {}, {70, 90}));
+  EXPECT_EQ(store->nodes()->size(), 1u);
+  EXPECT_TRUE(store->coordinators()->empty());
+}
+
 TEST_F(StoreTest, TheSameNumberOfAnotherNodeIsAnotherRecord) {
   commit({record(1, 0)}, "n1");
   EXPECT_EQ(commit({record(1, 0)}, "n2").fresh, 1u);

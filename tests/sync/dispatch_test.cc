@@ -37,6 +37,16 @@ TEST_F(DispatchTest, AnAnswerOpensTheWindow) {
   EXPECT_EQ(send(), 2u);
 }
 
+TEST_F(DispatchTest, ACoordinatorThatLostItsLeaseIsNotBelievedUntilTheNextConnection) {
+  send();
+  EXPECT_TRUE(dispatch.confirmed(now, 1, 41));
+  EXPECT_TRUE(dispatch.confirmed(now, 2, 50));
+  EXPECT_FALSE(dispatch.confirmed(now, 3, 41));
+  EXPECT_EQ(dispatch.wanted(now).after, 2u);
+  dispatch.restart();
+  EXPECT_TRUE(dispatch.confirmed(now, 3, 41));
+}
+
 TEST_F(DispatchTest, WhatIsNotConfirmedIsSentAgainMoreAndMoreRarely) {
   send();
   for (const int wait : {5, 10, 15, 15}) {

@@ -125,8 +125,13 @@ class FleetWorld : public testing::Test {
   std::string url() const { return "nats://127.0.0.1:" + port_; }
   std::string store(const std::string& name) const { return folder_ + "/" + name + ".db"; }
   void start_coordinator(const std::string& name, std::vector<std::string> more = {}) {
-    std::vector<std::string> command = {std::string(FLASH_BINARY_DIR) + "/bin/flash-coordinator", "--nats",
-                                        url(), "--store", store(name)};
+    std::vector<std::string> command = {std::string(FLASH_BINARY_DIR) + "/bin/flash-coordinator",
+                                        "--nats",
+                                        url(),
+                                        "--listen",
+                                        "none",
+                                        "--store",
+                                        store(name)};
     command.insert(command.end(), more.begin(), more.end());
     coordinators_[name] = std::make_unique<Process>(command, folder_ + "/" + name + ".log");
   }

@@ -1,0 +1,66 @@
+// Purpose: of several coordinators one speaks to the nodes (watermarks, answers): the holder of a lease, an
+// entry that is replaced by compare-and-set and told apart by its revision. No clock is compared with another
+// host's: who does not hold it waits until the revision has stood still for the lease's whole time, the
+// holder stops before. Ownership: value. Thread rule: one thread. No clock: every call that needs one takes
+// it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/result.h"
+#include "core/time.h"
+
+namespace flash::coordinator {
+
+struct LeaseEntry {
+  std::string holder;          // empty: it was given up
+  std::uint64_t revision = 0;  // grows with every replacement
+};
+
+/// The bucket. `put`: replaces the entry of this revision (0: there is none) and returns the new one; EAGAIN
+/// where somebody was faster.
+struct LeaseStore {
+  std::function<Result<std::optional<LeaseEntry>>()> get;
+  std::function<Result<std::uint64_t>(const std::string& holder, std::uint64_t revision)> put;
+};
+
+struct LeaseOptions {
+  Duration lasts = std::chrono::seconds(5);
+  Duration renew = std::chrono::milliseconds(1500);
+  Duration margin = std::chrono::seconds(1);  // the holder stops so much earlier
+};
+
+class Lease {
+ public:
+  /// `self`: another one for every instance.
+  explicit Lease(std::string self, LeaseOptions options = {}) : self_(std::move(self)), options_(options) {}
+
+  /// To be called often: renews, or takes it when nobody does. An error: the bucket cannot be reached.
+  Result<void> step(Duration now, const LeaseStore& store);
+  /// Gives it up, so that another one need not wait.
+  void release(const LeaseStore& store);
+  /// Nobody else may think so now.
+  bool held(Duration now) const {
+    return revision_ > 0 && now < renewed_at_ + options_.lasts - options_.margin;
+  }
+  /// Of the lease that is held; 0: none. Grows with every holder.
+  std::uint64_t revision() const { return term_; }
+  /// Who held it when it was last looked at, and the entry's revision.
+  const std::optional<LeaseEntry>& seen() const { return seen_; }
+
+ private:
+  Result<void> replace(Duration now, const LeaseStore& store);
+
+  std::string self_;
+  LeaseOptions options_;
+  std::uint64_t revision_ = 0;  // of our entry; 0: it is not ours
+  std::uint64_t term_ = 0;      // of the entry with which we began to hold it
+  Duration renewed_at_{}, look_at_{};
+  std::optional<LeaseEntry> seen_;
+  Duration seen_at_{};  // since when its revision stands still
+};
+
+}  // namespace flash::coordinator
