@@ -196,7 +196,11 @@ void Collector::finish() {
 
 Result<void> Collector::keep_lease(Duration now) {
   if (!in_step() && !lease_.held(now)) return {};
-  FLASH_CHECK(lease_.step(now, bucket()));
+  // Without the bucket it runs out; a connection that broke is found by whoever reads.
+  const auto done = lease_.step(now, bucket());
+  const std::string trouble = done ? "" : done.error().message();
+  if (trouble != said_trouble_ && !done) say_(LOG_WARNING, "the lease cannot be kept: " + trouble);
+  said_trouble_ = trouble;
   if (lease_.revision() == said_lease_) return {};
   said_lease_ = lease_.revision();
   say_(LOG_INFO, said_lease_ > 0

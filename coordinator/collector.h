@@ -79,6 +79,7 @@ class Collector {
   Membership members_;
   Watermarks watermarks_;
   Lease lease_;
+  std::string said_trouble_;
   std::uint64_t said_lease_ = 0, said_not_waited_ = 0;
   Duration beat_at_{}, books_at_{}, retain_at_{};
 };
