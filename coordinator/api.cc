@@ -33,7 +33,8 @@ char lower(char c) {
 }
 
 bool contains(std::string_view text, std::string_view part) {
-  return !std::ranges::search(text, part, {}, lower, lower).empty() || part.empty();
+  const auto alike = [](char a, char b) { return lower(a) == lower(b); };
+  return std::search(text.begin(), text.end(), part.begin(), part.end(), alike) != text.end() || part.empty();
 }
 
 template <class Row, class ToJson>

@@ -17,7 +17,7 @@ Family one(std::string name, FamilyType type, std::string unit, std::string help
 }
 
 Family nodes_family(const FleetView& view) {
-  std::map<std::string, double> states = {{"live", 0}, {"suspect", 0}, {"dead", 0}, {"unknown", 0}};
+  std::map<std::string, double> states = {{"alive", 0}, {"suspect", 0}, {"dead", 0}, {"unknown", 0}};
   for (const NodeView& n : view.nodes()) ++states[n.state];
   Family f{"flash_coordinator_nodes", FamilyType::Gauge, "", "Nodes by state.", {"state"}, {}, {}};
   for (const auto& [state, nodes] : states) {

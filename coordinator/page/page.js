@@ -180,7 +180,7 @@ const agentTable = new Table(byId('agents-table'), byId('agents-pager'), 'Agents
   {key: 'time', title: 'Latest', number: true, text: (r) => ago(r.time_us)},
 ], agents, () => later(refreshAgents));
 
-const stateKind = (r) => ({live: 'good', suspect: 'warn', dead: 'bad'})[r.state] ?? '';
+const stateKind = (r) => ({alive: 'good', suspect: 'warn', dead: 'bad'})[r.state] ?? '';
 const nodeTable = new Table(byId('nodes-table'), byId('nodes-pager'), 'Nodes of the fleet', [
   {key: 'node', title: 'Node', text: (r) => r.node, press: (r) => chooseNode(r.node), hint: 'Show the agents of this node'},
   {key: 'pool', title: 'Pool', text: (r) => r.pool || '-'},

@@ -76,13 +76,13 @@ Arrived of(const std::string& node, std::uint64_t seq, const std::string& target
 
 TEST_F(Site, TheFleetIsCounted) {
   stored({of("n1", 1, "/a", 0.5), of("n1", 2, "/b", 0.7, Stage::Online), of("n2", 1, "/a", 0.9)},
-         {.connected = true, .server = "nats://hub", .node_states = {{"n1", "live"}, {"n3", "dead"}}});
+         {.connected = true, .server = "nats://hub", .node_states = {{"n1", "alive"}, {"n3", "dead"}}});
   const json fleet = answer("/api/v1/fleet");
   EXPECT_EQ(fleet["nodes"], 3);
   EXPECT_EQ(fleet["agents"], 3);
   EXPECT_EQ(fleet["records"], 3);
   EXPECT_EQ(fleet["connected"], true);
-  EXPECT_EQ(fleet["node_states"], (json{{"dead", 1}, {"live", 1}, {"unknown", 1}}));
+  EXPECT_EQ(fleet["node_states"], (json{{"dead", 1}, {"alive", 1}, {"unknown", 1}}));
   EXPECT_EQ(fleet["tasks"]["resource-limits"]["serving"], 2);
   EXPECT_EQ(fleet["applications"][0], (json{{"name", "shop"}, {"agents", 3}}));
   EXPECT_NEAR(fleet["reward"], 0.7, 1e-9);
@@ -189,7 +189,7 @@ std::vector<link::sync::Family> families(FleetView& view) {
 }
 
 TEST_F(Site, MetricsAreReadByOurOwnStrictReader) {
-  stored({of("n1", 1, "/a", 0.5)}, {.connected = true, .server = "", .node_states = {{"n1", "live"}}});
+  stored({of("n1", 1, "/a", 0.5)}, {.connected = true, .server = "", .node_states = {{"n1", "alive"}}});
   sync::PageCallbacks callbacks;
   std::map<std::string, double> seen;
   callbacks.sample = [&](const sync::PageSample& s) { seen[std::string(s.name)] += s.value; };
