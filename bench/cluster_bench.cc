@@ -26,9 +26,10 @@ namespace {
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr int kWarmUp = 5;          // seconds
-constexpr int kFirstRecord = 60;    // seconds until a new cluster has chosen its leaders
-constexpr int kLastRecord = 120;    // seconds until all is confirmed
+constexpr std::size_t kWords = 500;     // of a log
+constexpr int kWarmUp = 5;              // seconds
+constexpr int kFirstRecord = 60;        // seconds until a new cluster has chosen its leaders
+constexpr int kLastRecord = 120;        // seconds until all is confirmed
 constexpr std::uint64_t kBacklog = 64;  // records per node that wait where the rate is the highest
 
 /// A node's outbox is on a disk of its own; a thousand of them on ours would measure that disk.
@@ -220,8 +221,9 @@ Result<void> await_first_record(ClusterServers& servers, const Fleet& fleet) {
     if (fleet.confirmed() > 0) return {};
     FLASH_CHECK(sleep_watching(servers, 1));
   }
-  return Error(std::errc::timed_out, "no record reached the store: " +
-                                         last_words(servers.folder() + "/coordinator.log"));
+  const std::string words = last_words(servers.folder() + "/coordinator.log");
+  return Error(std::errc::timed_out,
+               "no record reached the store: " + words.substr(words.size() - std::min(words.size(), kWords)));
 }
 
 /// A fleet that tells at its rate (or as fast as is taken) for so long; what that was like goes to `out`.
@@ -259,19 +261,18 @@ Result<ordered_json> measure_cluster(const ClusterOptions& o) {
   allow_many_files();
   const std::string hardware_before = hardware();
   FLASH_TRY(auto servers, ClusterServers::start(o.servers));
-  ordered_json all = {{"agents", o.agents},
-                      {"nodes", std::max(1, o.agents / o.agents_per_node)},
-                      {"connections", o.connections},
-                      {"servers", o.servers},
-                      {"replicas", o.servers},
-                      {"offered_per_s", o.per_s}};
+  ordered_json all = {{"agents", o.agents},           {"nodes", std::max(1, o.agents / o.agents_per_node)},
+                      {"connections", o.connections}, {"servers", o.servers},
+                      {"replicas", o.servers},        {"offered_per_s", o.per_s}};
   ordered_json sustained;
   FLASH_TRY(Books books, phase(o, *servers, false, {}, sustained));
   all.update(sustained);
   FLASH_TRY(const std::uint64_t records, stored(*servers));
   all["bytes_per_record"] = {
       {"store", rounded(static_cast<double>(servers->store_bytes()) / static_cast<double>(records), 1)},
-      {"stream", rounded(static_cast<double>(servers->stream_bytes()) / static_cast<double>(sustained["published"].get<std::uint64_t>()), 1)}};
+      {"stream", rounded(static_cast<double>(servers->stream_bytes()) /
+                             static_cast<double>(sustained["published"].get<std::uint64_t>()),
+                         1)}};
   if (o.max_seconds > 0) {
     ordered_json highest;
     FLASH_TRY(books, phase(o, *servers, true, books, highest));

@@ -63,8 +63,9 @@ Result<void> Nodes::add_node(int index, const Random& random) {
   std::snprintf(name, sizeof name, "node-%06d", index);
   const Random own = random.fork(static_cast<std::uint64_t>(index));
   std::string note;
-  FLASH_TRY(auto outbox, sync::Outbox::open(options_.folder + "/" + name + ".db", run_name(own), 200000, &note));
-  Node node{.name = name, .outbox = std::move(outbox), .dispatch = {}, .waiting = {}};
+  FLASH_TRY(auto outbox,
+            sync::Outbox::open(options_.folder + "/" + name + ".db", run_name(own), 200000, &note));
+  Node node{.name = name, .outbox = std::move(outbox), .dispatch = sync::Dispatch(), .waiting = {}};
   // Spread over a round and a period: nodes do not start together.
   Random phase = own.fork(1);
   const Duration now = mono();

@@ -25,9 +25,9 @@ struct NodesOptions {
   coordinator::NatsOptions nats;
   std::string folder;  // of the outboxes
   int first = 0, nodes = 100;
-  int agents = 10;               // per node
-  Duration period{};             // of an agent's episodes
-  std::uint64_t backlog = 0;     // instead of a period: each node always has so many that wait
+  int agents = 10;            // per node
+  Duration period{};          // of an agent's episodes
+  std::uint64_t backlog = 0;  // instead of a period: each node always has so many that wait
   Duration round = std::chrono::milliseconds(500);  // as flash-sync's: a commit per round
 };
 

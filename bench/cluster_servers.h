@@ -13,7 +13,8 @@ namespace flash::bench {
 
 class ClusterServers {
  public:
-  /// Listening on free ports of this host, without TLS and passwords; the coordinator is connected or about to be.
+  /// Listening on free ports of this host, without TLS and passwords; the coordinator is connected or about
+  /// to be.
   static Result<std::unique_ptr<ClusterServers>> start(int servers);
   ~ClusterServers();
   ClusterServers(const ClusterServers&) = delete;

@@ -10,11 +10,12 @@
 namespace flash {
 namespace {
 
-Target target_of(const Pair& pair) {
+Target target_of(const Pair& pair, std::uint64_t id) {
   Target t;
   t.name = pair.application().name;
   t.application = t.name;
-  t.id.value = 1;
+  t.rule = pair.rule().name;
+  t.id.value = id;
   if (pair.task() == Task::CpuFrequency) {
     t.id.kind = TargetKind::CpuSet;
     for (int i = 0; i < pair.cpus(); ++i) t.cpus.push_back(i);
@@ -24,9 +25,10 @@ Target target_of(const Pair& pair) {
   return t;
 }
 
-LoopOptions loop_options(const Pair& pair, std::uint64_t seed) {
+LoopOptions loop_options(const Pair& pair, std::uint64_t seed, int episode_steps) {
   LoopOptions o;
   o.mode = Mode::Control;
+  o.episode_steps = episode_steps;
   o.history = 4;
   o.seed = seed;
   o.capacity = pair.node();
@@ -117,19 +119,24 @@ LivedSecond lived_second(const WorldCore& world) {
 struct ManagedWorld::Impl {
   WorldCore world;
   SimulatedNode node{world};
+  std::function<Now()> clock;
   Target target;
   ControlLoop loop;
 
-  Impl(const Pair& pair, std::uint64_t seed)
-      : target(target_of(pair)), loop(loop_options(pair, seed), {&node}, node, {}) {}
+  Impl(const Pair& pair, std::uint64_t seed, ManagedOptions options)
+      : clock(std::move(options.clock)),
+        target(target_of(pair, options.id)),
+        loop(loop_options(pair, seed, options.episode_steps), {&node}, node, std::move(options.events)) {}
   Now now() const {
+    if (clock) return clock();
     const Duration d = std::chrono::seconds(world.step());
     return {d, WallTime(d)};
   }
 };
 
-ManagedWorld::ManagedWorld(const Pair& pair, Rule rule, double offset_s, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(pair, seed)) {
+ManagedWorld::ManagedWorld(const Pair& pair, Rule rule, double offset_s, std::uint64_t seed,
+                           ManagedOptions options)
+    : impl_(std::make_unique<Impl>(pair, seed, std::move(options))) {
   impl_->world.reset(pair, offset_s, seed);
   rule.mode = Mode::Control;
   rule.mode_given = true;

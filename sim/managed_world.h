@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "policy/control_loop.h"
@@ -28,11 +29,20 @@ struct LivedSecond {
 /// The second that has just passed, but for stage, learned and explored.
 LivedSecond lived_second(const WorldCore& world);
 
+/// One of several agents of a node that others watch.
+struct ManagedOptions {
+  std::uint64_t id = 1;  // of the target
+  int episode_steps = 100;
+  LoopEvents events;  // also told of the first tick, while the world is made
+  /// What the loop takes for the time; empty: a second per step.
+  std::function<Now()> clock;
+};
+
 class ManagedWorld {
  public:
   /// `rule`: the pair's own, but for what the caller changed (profile, exploration). The first tick has
   /// passed.
-  ManagedWorld(const Pair& pair, Rule rule, double offset_s, std::uint64_t seed);
+  ManagedWorld(const Pair& pair, Rule rule, double offset_s, std::uint64_t seed, ManagedOptions options = {});
   ~ManagedWorld();
 
   /// A second passes, then a tick.

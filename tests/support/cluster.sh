@@ -108,18 +108,24 @@ end_feeder() {
   wait "$feeder" || fail "the feeder ended with an error"
 }
 outbox_says() { sqlite3 "$tmp/outbox.db" "SELECT $1 FROM state"; }
+# Neither under its key nor by what it says.
+expect_no_row_twice() {
+  local rows n
+  n=$(stored)
+  rows=$(sqlite3 "$tmp/store.db" 'SELECT count(*), count(DISTINCT run || "/" || seq), count(DISTINCT agent || "/" || episode || "/" || time_us) FROM records')
+  [ "$rows" = "$n|$n|$n" ] || fail "the store counts $n and has $rows rows: by key, by what they say"
+}
 # expect_exactly_once: what was told is stored, once; the books of the feeder, the node's outbox and the store agree.
 expect_exactly_once() {
-  local told stored_there dropped rows
+  local told dropped
   end_feeder
-  read -r told stored_there dropped < "$tmp/fed"
+  read -r told _ dropped < "$tmp/fed"
   [ "$dropped" = 0 ] || fail "the feeder dropped $dropped"
   all_there() { [ "$(stored)" = "$told" ] && [ "$(outbox_says confirmed)" = "$told" ]; }
   until_true 90 all_there ||
     fail "told $told, taken $(outbox_says taken), confirmed $(outbox_says confirmed), stored $(stored)"
   [ "$(outbox_says taken)" = "$told" ] && [ "$(outbox_says thinned)" = 0 ] || fail "told $told, taken $(outbox_says taken), thinned $(outbox_says thinned)"
-  rows=$(sqlite3 "$tmp/store.db" 'SELECT count(*), count(DISTINCT run || "/" || seq) FROM records')
-  [ "$rows" = "$told|$told" ] || fail "the store has $rows rows of $told"
+  expect_no_row_twice
   [ "$(of_fleet .refused)" = 0 ] || fail "messages were refused"
   echo "$test_name: $told episodes told, taken, confirmed and stored once; $(of_fleet .duplicates) came more than once"
 }
