@@ -1,14 +1,23 @@
 #include "coordinator/command_line.h"
 
 #include "http/endpoint.h"
+#include "link/model_manifest.h"
 
 namespace flash::coordinator {
 namespace {
 
 std::function<Applied(std::string_view)> command_into(CommandLine& line) {
   return [&line](std::string_view word) -> Applied {
-    if (word != "fleet") return UsageError{"'" + std::string(word) + "' is not fleet"};
-    line.command = CommandLine::Command::Fleet;
+    using Command = CommandLine::Command;
+    if (line.command == Command::Model) {
+      line.model.words.emplace_back(word);
+    } else if (word == "model") {
+      line.command = Command::Model;
+    } else if (word == "fleet") {
+      line.command = Command::Fleet;
+    } else {
+      return UsageError{"'" + std::string(word) + "' is not fleet or model"};
+    }
     return std::nullopt;
   };
 }
@@ -70,7 +79,8 @@ std::function<Applied(std::string_view)> nats_url_into(std::string& out) {
 std::vector<OptionRow> option_rows(CommandLine& o) {
   using Command = CommandLine::Command;
   return {
-      {"COMMAND", "", "fleet: print what the store knows, and end; without: run", command_into(o)},
+      {"COMMAND", "", "fleet: print what the store knows; model ...: see flash-coordinator(8); without: run",
+       command_into(o)},
       {"--nats", "URL[,URL...]", "the server, or those of a cluster (default nats://127.0.0.1:4222)",
        nats_url_into(o.nats.url)},
       {"--nats-credentials", "FILE", kCredentialsHelp, text_into(o.nats.credentials)},
@@ -91,6 +101,23 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
       {"--keep-mib", "N", "likewise the oldest of a store that is larger (default 4096)",
        real_into(o.retention.mib, 1, 1 << 20)},
       {"--json", "", "fleet as JSON", flag_into(o.json)},
+      {"--key", "FILE", "secret key for model sign", text_into(o.model.key)},
+      {"--model-version", "N", "version for model sign",
+       integer_into(o.model.version, 1, link::kMaxModelVersion)},
+      {"--previous", "N", "version that it follows (default: none)",
+       integer_into(o.model.previous, 0, link::kMaxModelVersion)},
+      {"--software", "VERSION", "what nodes must run at least, for model sign (default: this one's version)",
+       text_into(o.model.software)},
+      {"--out", "FILE", "what model sign writes (default: its file with .signed)", text_into(o.model.out)},
+      {"--share", "PERCENT", "of the nodes, for model publish (default 10)",
+       integer_into(o.model.share, 0, 100)},
+      {"--reason", "TEXT", "for model withdraw (default \"by hand\")", text_into(o.model.reason)},
+      {"--judge-interval", "SECONDS",
+       "how often roll-outs of models are judged by rewards, 1 to 86400 (default 600)",
+       real_into(o.judge_interval_s, 1, 86400)},
+      {"--model-keys", "PATH",
+       "public keys that sign models: a file, or a directory's *.pub (default /etc/flashd/model-keys.d)",
+       text_into(o.model.trusted)},
       {"--log-level", "LEVEL", "error, warning, notice, info or debug (default info)",
        log_level_into(o.log_level)},
       {"--version", "", "print the version and end", constant_into(o.command, Command::Version)},
@@ -102,12 +129,14 @@ Result<CommandLine> parse_command_line(std::span<const std::string_view> argumen
   CommandLine line;
   if (const Applied wrong = apply_options(option_rows(line), arguments))
     return Error(std::errc::invalid_argument, wrong->message);
+  line.model.json = line.json;
+  if (line.command == CommandLine::Command::Model) FLASH_CHECK(check(line.model));
   return line;
 }
 
 std::string help_text() {
   CommandLine line;
-  return "Usage: flash-coordinator [OPTION]... [fleet]\n"
+  return "Usage: flash-coordinator [OPTION]... [fleet | model COMMAND [ARGUMENT]...]\n"
          "Collects what the nodes' agents earn and shows the fleet. See flash-coordinator(8).\n\n" +
          describe_options(option_rows(line));
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/messages.h"
+#include "coordinator/model_commands.h"
 #include "coordinator/nats.h"
 #include "coordinator/store.h"
 #include "core/command_line.h"
@@ -20,7 +21,7 @@
 namespace flash::coordinator {
 
 struct CommandLine {
-  enum class Command : std::uint8_t { Run, Fleet, Help, Version };
+  enum class Command : std::uint8_t { Run, Fleet, Model, Help, Version };
   Command command = Command::Run;
   NatsOptions nats{.url = "nats://127.0.0.1:4222"};
   StreamOptions stream{.name = kStream, .subjects = kStreamSubjects};
@@ -29,6 +30,8 @@ struct CommandLine {
   std::string store = "/var/lib/flash-coordinator/store.db";
   std::string listen = "127.0.0.1:9943";  // HTTP; empty: none
   bool json = false;
+  ModelCommand model;
+  double judge_interval_s = 600;
   int log_level = LOG_INFO;
 };
 

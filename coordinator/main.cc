@@ -13,6 +13,7 @@
 #include "coordinator/collector.h"
 #include "coordinator/command_line.h"
 #include "coordinator/fleet.h"
+#include "coordinator/model_watch.h"
 #include "coordinator/version.h"
 #include "coordinator/web.h"
 #include "core/process.h"
@@ -64,6 +65,18 @@ std::string host_name() {
   return is_token(name) ? name : "coordinator";
 }
 
+int change_models(CommandLine line) {
+  line.nats.name = std::string("flash-coordinator model ") + flash::kVersion;
+  const auto text = run_model_command(line.model, line.nats, flash::kVersion);
+  if (!text) return fail(text.error());
+  std::fputs(text->c_str(), stdout);
+  return 0;
+}
+
+std::int64_t wall_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(read_clocks().wall.time_since_epoch()).count();
+}
+
 /// Says a state once, however often it is met.
 class Status {
  public:
@@ -104,6 +117,7 @@ int run(CommandLine line) {
       log(LOG_WARNING, "no web page: " + opened.error().message());  // records are collected all the same
     }
   }
+  ModelWatch models(line.nats, *store, from_seconds(line.judge_interval_s), log);
   Status status(log);
   sd_notify(0, "READY=1");
   Duration retry = kRetryFirst, pause{};
@@ -117,6 +131,7 @@ int run(CommandLine line) {
     if (done && collector.connected()) {
       status(LOG_INFO, "connected to " + line.nats.url);
       retry = kRetryFirst;
+      models.look(clock_now(CLOCK_MONOTONIC), wall_us());
     } else if (!done) {
       status(LOG_WARNING, done.error().message());
       pause = retry;
@@ -148,6 +163,8 @@ int main(int argc, char** argv) {
       return 0;
     case CommandLine::Command::Fleet:
       return flash::coordinator::show_fleet(*line);
+    case CommandLine::Command::Model:
+      return flash::coordinator::change_models(*line);
     case CommandLine::Command::Run:
       break;
   }

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/messages_models.h"
+
 namespace flash::coordinator {
 namespace {
 
@@ -16,6 +18,10 @@ constexpr std::int64_t kPingMs = 10000;  // a server that is silent for three of
 constexpr std::int64_t kWriteDeadlineMs = 5000;
 constexpr std::int64_t kStreamAgeNs = std::int64_t{7} * 86400 * 1'000'000'000;
 constexpr std::int32_t kMessageBytes = 64 * 1024;
+constexpr std::int64_t kModelStreamBytes = std::int64_t{1} << 30;
+constexpr std::int32_t kModelMessageBytes =
+    static_cast<std::int32_t>(link::kModelChunkBytes) + 1024;  // with the headers of put()
+constexpr std::int64_t kAnswerMs = 5000;
 
 template <auto destroy>
 struct Destroy {
@@ -32,6 +38,7 @@ using MessageHandle = std::unique_ptr<natsMsg, Destroy<natsMsg_Destroy>>;
 using MetaHandle = std::unique_ptr<jsMsgMetaData, Destroy<jsMsgMetaData_Destroy>>;
 using BucketHandle = std::unique_ptr<kvStore, Destroy<kvStore_Destroy>>;
 using EntryHandle = std::unique_ptr<kvEntry, Destroy<kvEntry_Destroy>>;
+using AckHandle = std::unique_ptr<jsPubAck, Destroy<jsPubAck_Destroy>>;
 using StreamHandle = std::unique_ptr<jsStreamInfo, Destroy<jsStreamInfo_Destroy>>;
 
 std::errc code_of(natsStatus status) {
@@ -204,6 +211,70 @@ Result<StreamState> Nats::ensure_stream(const StreamOptions& wanted) {
   FLASH_CHECK(done(status, "stream " + wanted.name));
   const StreamHandle made(info);
   return StreamState{made->Created, made->State.FirstSeq, made->State.LastSeq};
+}
+
+Result<void> Nats::ensure_model_stream() {
+  jsStreamInfo* info = nullptr;
+  natsStatus status = js_GetStreamInfo(&info, impl_->context.get(), kModelStream, nullptr, nullptr);
+  if (status == NATS_NOT_FOUND) {
+    jsStreamConfig config;
+    FLASH_CHECK(done(jsStreamConfig_Init(&config), "libnats"));
+    const char* subjects[] = {kModelsSubject, kChunkSubjects};
+    config.Name = kModelStream;
+    config.Subjects = subjects;
+    config.SubjectsLen = 2;
+    config.Storage = js_FileStorage;
+    config.MaxBytes = kModelStreamBytes;
+    config.MaxMsgSize = kModelMessageBytes;
+    config.MaxMsgsPerSubject = 1;
+    config.Discard = js_DiscardNew;  // a publication that does not fit fails, instead of an older one
+    status = js_AddStream(&info, impl_->context.get(), &config, nullptr, nullptr);
+  }
+  const StreamHandle handle(info);
+  return done(status, std::string("stream ") + kModelStream);
+}
+
+Result<void> Nats::put(const std::string& stream, const std::string& subject, std::string_view bytes,
+                       std::uint64_t after) {
+  jsPubOptions options;
+  FLASH_CHECK(done(jsPubOptions_Init(&options), "libnats"));
+  options.MaxWait = kAnswerMs;
+  options.ExpectStream = stream.c_str();
+  options.ExpectLastSubjectSeq = after;
+  jsPubAck* made = nullptr;
+  jsErrCode code{};
+  const natsStatus status = js_Publish(&made, impl_->context.get(), subject.c_str(), bytes.data(),
+                                       static_cast<int>(bytes.size()), &options, &code);
+  const AckHandle handle(made);
+  if (code == JSStreamWrongLastSequenceErr)
+    return Error(std::errc::resource_unavailable_try_again, "somebody else changed " + subject);
+  return done(status, "publish " + subject);
+}
+
+Result<std::optional<Message>> Nats::newest(const std::string& stream, const std::string& subject) {
+  jsOptions options;
+  FLASH_CHECK(done(jsOptions_Init(&options), "libnats"));
+  options.Wait = kAnswerMs;
+  natsMsg* got = nullptr;
+  jsErrCode code{};
+  const natsStatus status =
+      js_GetLastMsg(&got, impl_->context.get(), stream.c_str(), subject.c_str(), &options, &code);
+  if (status == NATS_NOT_FOUND || code == JSStreamNotFoundErr) return std::optional<Message>{};
+  FLASH_CHECK(done(status, "get " + subject));
+  const MessageHandle handle(got);
+  Message message;
+  message.subject = natsMsg_GetSubject(got);
+  message.bytes.assign(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
+  message.position = natsMsg_GetSequence(got);
+  return std::optional<Message>{std::move(message)};
+}
+
+Result<void> Nats::purge(const std::string& stream, const std::string& subject) {
+  jsOptions options;
+  FLASH_CHECK(done(jsOptions_Init(&options), "libnats"));
+  options.Wait = kAnswerMs;
+  options.Stream.Purge.Subject = subject.c_str();
+  return done(js_PurgeStream(impl_->context.get(), stream.c_str(), &options, nullptr), "purge " + subject);
 }
 
 Result<void> Nats::subscribe_stream(const std::string& stream, const std::string& subjects,

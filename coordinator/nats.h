@@ -61,6 +61,16 @@ class Nats {
 
   /// Makes the stream if there is none, and changes one that is otherwise.
   Result<StreamState> ensure_stream(const StreamOptions& wanted);
+  /// Makes the stream of models if there is none: files without an age, of each subject the newest message.
+  Result<void> ensure_model_stream();
+  /// Into a stream; returns when the server has taken it. `after`: only if that is the position of the
+  /// subject's newest message (EAGAIN otherwise); 0: whatever it is.
+  Result<void> put(const std::string& stream, const std::string& subject, std::string_view bytes,
+                   std::uint64_t after = 0);
+  /// The newest message of a subject in a stream; nullopt: there is none, or no such stream.
+  Result<std::optional<Message>> newest(const std::string& stream, const std::string& subject);
+  Result<void> purge(const std::string& stream, const std::string& subject);
+
   /// From now on next() brings the stream's messages in order, from this position on.
   Result<void> subscribe_stream(const std::string& stream, const std::string& subjects,
                                 std::uint64_t position);

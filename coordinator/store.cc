@@ -428,6 +428,26 @@ Result<Watch> Store::watch() const {
   return there ? Watch{q.integer(0), q.integer(1)} : Watch{};
 }
 
+Result<std::vector<NodeGain>> Store::gains(const std::string& task, const Spans& spans) const {
+  FLASH_TRY(
+      Query q,
+      impl_->db.query("SELECT a.node, count(*) FILTER (WHERE r.time_us < ?1), "
+                      "count(*) FILTER (WHERE r.time_us >= ?2), "
+                      "ifnull(avg(r.reward_mean - r.fallback_reward) FILTER (WHERE r.time_us < ?1), 0), "
+                      "ifnull(avg(r.reward_mean - r.fallback_reward) FILTER (WHERE r.time_us >= ?2), 0) "
+                      "FROM records r JOIN agents a ON a.id = r.agent WHERE r.time_us >= ?3 AND a.task = ?4 "
+                      "AND r.stage IN (?5, ?6) AND r.rewards > 0 AND r.fallback_rewards > 0 "
+                      "GROUP BY a.node ORDER BY a.node"));
+  q.bind(spans.before_us).bind(spans.after_us).bind(spans.from_us).bind(task);
+  q.bind(static_cast<std::int64_t>(Stage::Online)).bind(static_cast<std::int64_t>(Stage::Serving));
+  std::vector<NodeGain> out;
+  while (true) {
+    FLASH_TRY(const bool there, q.row());
+    if (!there) return out;
+    out.push_back({q.text(0), as_unsigned(q.integer(1)), as_unsigned(q.integer(2)), q.real(3), q.real(4)});
+  }
+}
+
 Result<std::vector<FleetRun>> Store::runs() const {
   FLASH_TRY(Query q, impl_->db.query("SELECT node, run, records, "
                                      "watermark FROM runs ORDER BY node, id"));

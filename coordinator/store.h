@@ -12,6 +12,7 @@
 
 #include "coordinator/history.h"
 #include "coordinator/messages.h"
+#include "coordinator/rollback.h"
 #include "core/result.h"
 #include "core/time.h"
 
@@ -132,6 +133,12 @@ class Store {
   /// At most so many records after that number, in order.
   Result<std::vector<std::pair<std::int64_t, HistoryPoint>>> history_after(std::int64_t number,
                                                                            std::size_t most) const;
+  /// What nodes' learned policies of a task earned more than the fallback, by whole episodes in [from,
+  /// before) and from `after` on (wall clock of the nodes).
+  struct Spans {
+    std::int64_t from_us = 0, before_us = 0, after_us = 0;
+  };
+  Result<std::vector<NodeGain>> gains(const std::string& task, const Spans& spans) const;
 
  private:
   struct Impl;

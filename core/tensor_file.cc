@@ -1,7 +1,6 @@
 #include "core/tensor_file.h"
 
 #include <fcntl.h>
-#include <gcrypt.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/digest.h"
+
 namespace flash {
 namespace {
 
@@ -24,7 +25,6 @@ using nlohmann::json;
 
 constexpr std::string_view kMagic = "FLASHTF1";
 constexpr std::size_t kLengthBytes = 4;
-constexpr std::size_t kDigestBytes = 32;
 constexpr int kMaxHeaderDepth = 16;
 constexpr std::size_t kMaxHeaderValues = 1u << 17;  // numbers, texts, objects ... of the whole header
 constexpr std::size_t kMaxName = 256;
@@ -37,29 +37,6 @@ constexpr std::size_t kMaxPolicyLayers = 8;
 
 Error invalid(std::string message) {
   return Error(std::errc::invalid_argument, std::move(message));
-}
-
-// --- digest ---------------------------------------------------------------------------------------------
-
-using Digest = std::array<unsigned char, kDigestBytes>;
-
-Digest sha256(std::string_view bytes) {
-  // libsystemd uses libgcrypt too and may have been first. No secret is ever hashed: no locked memory.
-  static const bool ready = [] {
-    if (gcry_control(GCRYCTL_INITIALIZATION_FINISHED_P)) return true;
-    gcry_check_version(nullptr);
-    gcry_control(GCRYCTL_DISABLE_SECMEM, 0);
-    gcry_control(GCRYCTL_INITIALIZATION_FINISHED, 0);
-    return true;
-  }();
-  (void)ready;
-  Digest digest;
-  gcry_md_hash_buffer(GCRY_MD_SHA256, digest.data(), bytes.data(), bytes.size());
-  return digest;
-}
-
-std::string_view text_of(const Digest& digest) {
-  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
 // --- numbers as bytes -----------------------------------------------------------------------------------
@@ -254,7 +231,7 @@ std::string encode(const TensorFile& file) {
   put_u32(out, static_cast<std::uint32_t>(text.size()));
   out += text;
   for (const Tensor& tensor : file.tensors) put_floats(out, tensor.values);
-  out += text_of(sha256(out));
+  out += sha256(out);
   return out;
 }
 
@@ -272,7 +249,7 @@ Result<TensorFile> decode_tensor_file(std::string_view bytes, std::size_t max_he
   if (bytes.size() < data_start + kDigestBytes) return invalid("header ends early");
   // Before anything is interpreted: what a disk or a torn write damaged goes no further.
   const std::size_t data_end = bytes.size() - kDigestBytes;
-  if (text_of(sha256(bytes.substr(0, data_end))) != bytes.substr(data_end))
+  if (sha256(bytes.substr(0, data_end)) != bytes.substr(data_end))
     return invalid("digest differs: damaged or cut off");
 
   FLASH_TRY(const json header, parse_header(bytes.substr(kMagic.size() + kLengthBytes, header_bytes)));

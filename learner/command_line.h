@@ -21,6 +21,8 @@ struct CommandLine {
   std::string socket = "/run/flashd/learner.sock";
   std::string state_directory = "/var/lib/flash-learner";
   std::string models = "/usr/share/flashd/models";
+  std::string model_inbox = "/var/lib/flash-sync/models";
+  std::string model_keys = "/etc/flashd/model-keys.d";
   std::string flashd_user;  // name or number; empty: root and this process's own
   int log_level = LOG_INFO;
 };

@@ -21,6 +21,7 @@
 #include "learner/checkpoints.h"
 #include "learner/command_line.h"
 #include "learner/log.h"
+#include "learner/model_inbox.h"
 #include "learner/session.h"
 #include "learner/trainer.h"
 #include "learner/trajectory_store.h"
@@ -34,6 +35,7 @@ constexpr int kExitUsage = 2;
 constexpr int kExitState = 3;  // the state is of a newer version, or in use: starting again does not help
 
 constexpr std::uint64_t kTickUs = 250'000;
+constexpr int kTicksPerLook = 8;                                  // at the models of the fleet
 constexpr Duration kSaveAtEnd = std::chrono::milliseconds(1500);  // of the 2 s that a stop may take
 constexpr Duration kSaveSlice = std::chrono::milliseconds(50);
 
@@ -80,8 +82,8 @@ Result<int> lock(const std::string& directory) {
 /// The event loop around session (socket, timer) and trainer (whenever nothing else is to do).
 class Loop {
  public:
-  Loop(Session& session, Trainer& trainer, TrajectoryStore& store, Say say)
-      : session_(session), trainer_(trainer), store_(store), say_(std::move(say)) {}
+  Loop(Session& session, Trainer& trainer, TrajectoryStore& store, ModelInbox& inbox, Say say)
+      : session_(session), trainer_(trainer), store_(store), inbox_(inbox), say_(std::move(say)) {}
   ~Loop() {
     sd_event_source_unref(socket_);
     sd_event_source_unref(timer_);
@@ -127,11 +129,18 @@ class Loop {
     }
   }
 
+  /// Not before flashd has said which agents there are: a model is tried on theirs.
+  void look_for_models() {
+    if (!session_.connected() || ++ticks_ % kTicksPerLook != 0) return;
+    for (const auto& found : inbox_.look()) trainer_.hand_out(found.task, found.models);
+  }
+
   static int on_timer(sd_event_source* source, std::uint64_t, void* self) noexcept {
     auto& loop = *static_cast<Loop*>(self);
     const Now now = read_clocks();
     loop.session_.tick(now);
     loop.trainer_.save(now, false, kSaveSlice);
+    loop.look_for_models();
     sd_event_source_set_time_relative(source, kTickUs);
     sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
     loop.after(now);
@@ -168,7 +177,9 @@ class Loop {
   Session& session_;
   Trainer& trainer_;
   TrajectoryStore& store_;
+  ModelInbox& inbox_;
   Say say_;
+  int ticks_ = 0;
   sd_event* event_ = nullptr;
   sd_event_source *socket_ = nullptr, *timer_ = nullptr, *work_ = nullptr;
   int watched_ = -1;
@@ -269,7 +280,8 @@ int run(const CommandLine& line) {
   trainer_options.models = PretrainedModels::load(line.models, say);
   Trainer trainer(std::move(trainer_options), std::move(*checkpoints), *store, say);
   Session session(std::move(options), *store, trainer, say, Random(random_seed()));
-  Loop loop(session, trainer, *store, say);
+  ModelInbox inbox({line.model_inbox, line.model_keys, kVersion}, say);
+  Loop loop(session, trainer, *store, inbox, say);
   forget_startup_pages();
   const int code = loop.run();
   close(*locked);

@@ -41,26 +41,39 @@ Result<PretrainedModel> PretrainedModel::read(const std::string& path, Task task
   };
   auto file = read_tensor_file(path);
   if (!file) return named(std::move(file).error());
-  auto model = to_policy_model(*file, std::string(to_string(task)));
+  auto model = from_file(*file, task);
   if (!model) return named(std::move(model).error());
-  auto policy = SharedPolicy::restore(model->policy);
-  if (!policy) return named(std::move(policy).error());
-  const SharedPolicyOptions& o = policy->options();
-  if (o.task != task) return named(invalid("its policy is of another task"));
+  return model;
+}
+
+Result<PretrainedModel> PretrainedModel::from_bytes(std::string_view bytes, Task task,
+                                                    std::uint64_t version) {
+  FLASH_TRY(const TensorFile file, decode_tensor_file(bytes));
+  FLASH_TRY(PretrainedModel model, from_file(file, task));
+  model.version_ = version;
+  model.name_ += ", version " + std::to_string(version);
+  return model;
+}
+
+Result<PretrainedModel> PretrainedModel::from_file(const TensorFile& file, Task task) {
+  FLASH_TRY(PolicyModel model, to_policy_model(file, std::string(to_string(task))));
+  FLASH_TRY(SharedPolicy policy, SharedPolicy::restore(model.policy));
+  const SharedPolicyOptions& o = policy.options();
+  if (o.task != task) return invalid("its policy is of another task");
   if (o.conditioning != Conditioning::Embedding)
-    return named(invalid("its policy is not conditioned on an embedding"));
-  if (static_cast<std::size_t>(o.state_dim) != model->state_names.size())
-    return named(invalid("its policy has another state than state_names say"));
+    return invalid("its policy is not conditioned on an embedding");
+  if (static_cast<std::size_t>(o.state_dim) != model.state_names.size())
+    return invalid("its policy has another state than state_names say");
   if (o.action_width != (task == Task::ResourceLimits ? o.outputs : 1))
-    return named(invalid("its encoder reads other actions than its policy gives"));
-  const std::vector<float> zeros(static_cast<std::size_t>(policy->context_dim()));
-  if (model->seen.width() != zeros.size())
-    return named(invalid("its embeddings of the pool have another size than its encoder's"));
-  if (auto valid = policy->snapshot(zeros).validate(o.state_dim, o.outputs); !valid)
-    return named(std::move(valid).error());
-  const std::string digest = sha256_hex(encode(*file));
-  std::string name = model->model + " (" + digest.substr(0, 8) + ")";
-  return PretrainedModel(*std::move(model), *std::move(policy), std::move(name), digest.substr(0, kIdDigits));
+    return invalid("its encoder reads other actions than its policy gives");
+  const std::vector<float> zeros(static_cast<std::size_t>(policy.context_dim()));
+  if (model.seen.width() != zeros.size())
+    return invalid("its embeddings of the pool have another size than its encoder's");
+  if (auto valid = policy.snapshot(zeros).validate(o.state_dim, o.outputs); !valid)
+    return std::move(valid).error();
+  const std::string digest = sha256_hex(encode(file));
+  std::string name = model.model + " (" + digest.substr(0, 8) + ")";
+  return PretrainedModel(std::move(model), std::move(policy), std::move(name), digest.substr(0, kIdDigits));
 }
 
 Result<void> PretrainedModel::fits(const link::Announce& agent) const {
@@ -182,19 +195,26 @@ PretrainedModels PretrainedModels::load(const std::string& directory, const Say&
            kMessageModel,
            "agents of " + std::string(to_string(task)) + " begin with " + model->name() + " of " + path,
            {}});
-      models.models_[task] = std::make_shared<const PretrainedModel>(*std::move(model));
+      models.packaged_[task] = std::make_shared<const PretrainedModel>(*std::move(model));
     } else if (model.error().is(std::errc::no_such_file_or_directory)) {
       say({LOG_INFO, kMessageModel, "no pretrained model " + path + ": agents learn from nothing", {}});
     } else {
       say({LOG_WARNING, kMessageModel, "pretrained model not used: " + model.error().message(), {}});
     }
   }
+  models.models_ = models.packaged_;
   return models;
 }
 
-const PretrainedModel* PretrainedModels::of(Task task) const {
+std::shared_ptr<const PretrainedModel> PretrainedModels::of(Task task) const {
   const auto found = models_.find(task);
-  return found == models_.end() ? nullptr : found->second.get();
+  return found == models_.end() ? nullptr : found->second;
+}
+
+void PretrainedModels::use(Task task, std::shared_ptr<const PretrainedModel> model) {
+  if (const auto packaged = packaged_.find(task); !model && packaged != packaged_.end())
+    model = packaged->second;
+  models_[task] = std::move(model);
 }
 
 }  // namespace flash

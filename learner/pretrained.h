@@ -26,6 +26,8 @@ class PretrainedModel {
   /// A file of flash-pretrain --out. Errors name the file: it cannot be read (ENOENT where there is none), is
   /// damaged, is of another task, or its parts do not fit each other.
   static Result<PretrainedModel> read(const std::string& path, Task task);
+  /// The same of its bytes. `version`: as the fleet counts them (docs/MODELS.md).
+  static Result<PretrainedModel> from_bytes(std::string_view bytes, Task task, std::uint64_t version);
 
   /// EINVAL with the reason: another layout of the state, other actions, another reward.
   Result<void> fits(const link::Announce& agent) const;
@@ -52,17 +54,21 @@ class PretrainedModel {
 
   /// "oracle imitation, 200 pairs, seed 1 (3f2a9c1b)".
   const std::string& name() const { return name_; }
+  /// 0: of the packages.
+  std::uint64_t version() const { return version_; }
   /// The file's digest: only embeddings of the same are comparable.
   const std::string& id() const { return id_; }
   const UnseenGain& gain() const { return model_.gain; }
 
  private:
+  static Result<PretrainedModel> from_file(const TensorFile& file, Task task);
   PretrainedModel(PolicyModel model, SharedPolicy policy, std::string name, std::string id)
       : model_(std::move(model)), policy_(std::move(policy)), name_(std::move(name)), id_(std::move(id)) {}
   double weight_of(const link::Neighbour& neighbour, std::span<const float> own) const;
   PolicyModel model_;
   SharedPolicy policy_;
   std::string name_, id_;
+  std::uint64_t version_ = 0;
 };
 
 /// DIR/resource-limits.model and DIR/cpu-frequency.model.
@@ -71,10 +77,12 @@ class PretrainedModels {
   /// What cannot be used is said and left out; a file that is not there is no trouble.
   static PretrainedModels load(const std::string& directory, const Say& say);
   /// nullptr: none.
-  const PretrainedModel* of(Task task) const;
+  std::shared_ptr<const PretrainedModel> of(Task task) const;
+  /// nullptr: what load() brought, again.
+  void use(Task task, std::shared_ptr<const PretrainedModel> model);
 
  private:
-  std::map<Task, std::shared_ptr<const PretrainedModel>> models_;
+  std::map<Task, std::shared_ptr<const PretrainedModel>> packaged_, models_;
 };
 
 }  // namespace flash

@@ -41,8 +41,8 @@ struct Trainer::Pupil {
   std::size_t timed = 0;
 
   // Pretrained: what the agent begins with.
-  const PretrainedModel* model = nullptr;  // fits, and what was learned here has not taken over
-  bool local = false;                      // what was learned here has taken over, for good
+  std::shared_ptr<const PretrainedModel> model;  // fits, and what was learned here has not taken over
+  bool local = false;                            // what was learned here has taken over, for good
   std::optional<PretrainedModel::Beginning> beginning;
   bool episode_ended = false;    // the embedding is to be made anew
   std::uint64_t embeddings = 0;  // made for it

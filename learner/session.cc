@@ -288,6 +288,7 @@ void Session::send_status(Now now) {
   }
   whole.doing = store_full_ ? "cannot store: " + last_trouble_
                             : "learning for " + std::to_string(agents.size()) + " agents";
+  if (const std::string models = trainer_->models_in_words(); !models.empty()) whole.doing += "; " + models;
   if (whole.doing.size() > link::kMaxName) whole.doing.resize(link::kMaxName);
   send(whole);
 }

@@ -61,6 +61,18 @@ class Trainer {
   void verdict(const link::Verdict& verdict);
   /// The known pair that is nearest to the agent's: its policy starts from there, where that may be.
   void nearest(const link::NearestPair& pair);
+  /// Models of the fleet that agents of a task may begin with, the best first; none: back to the packages'.
+  /// Each is tried on what the agents lived through (learner/model_trial.h). Agents that are SERVING keep
+  /// what they have.
+  void hand_out(Task task, const std::vector<std::shared_ptr<const PretrainedModel>>& candidates);
+  struct HandedOut {
+    std::uint64_t version = 0;  // in use, 0: the packages'
+    std::uint64_t refused = 0;
+    std::string trouble;  // the last refusal
+  };
+  const std::map<Task, HandedOut>& handed_out() const { return handed_out_; }
+  /// "resource-limits model 9; refused 1: version 10: ..."; empty: the fleet handed out none.
+  std::string models_in_words() const;
 
   /// One slice: builds an agent, updates one, or estimates and publishes one. False: nothing (more) to do
   /// now.
@@ -93,6 +105,7 @@ class Trainer {
   void learn(Pupil& pupil);
   // trainer_models.cc
   void choose_model(Pupil& pupil);
+  void use_model(Task task, std::shared_ptr<const PretrainedModel> model);
   bool embed_due(const Pupil& pupil) const;
   void embed(Pupil& pupil);
   void hand_over(Pupil& pupil, const std::string& why);
@@ -119,6 +132,7 @@ class Trainer {
   std::vector<link::Offer> offers_;
   std::vector<link::Embedded> embedded_;
   Counters counters_;
+  std::map<Task, HandedOut> handed_out_;
   bool burst_ = false;  // offline updates or an estimate since memory was last given back
   Duration given_back_at_{};
 };

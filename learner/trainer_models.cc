@@ -1,6 +1,7 @@
 // The trainer's part that deals with pretrained policies: docs/adr/0008-pretrained-models.md.
 #include <cstdio>
 
+#include "learner/model_trial.h"
 #include "learner/pupil.h"
 #include "learner/trainer.h"
 
@@ -13,7 +14,9 @@ constexpr std::uint64_t kEnoughRewards = 50;  // half an episode, as in the life
 
 /// At each announcement, since the rule's reward may have changed, and once the checkpoint is known.
 void Trainer::choose_model(Pupil& p) {
-  const PretrainedModel* model = p.local ? nullptr : options_.models.of(p.announced.task);
+  // What acts in SERVING stays what it is.
+  if (p.stage_known && p.stage == Stage::Serving && p.pretrained()) return;
+  auto model = p.local ? nullptr : options_.models.of(p.announced.task);
   if (model != nullptr)
     if (auto fits = model->fits(p.announced); !fits) {
       const std::string why = "pretrained model not used: " + fits.error().message();
@@ -22,10 +25,65 @@ void Trainer::choose_model(Pupil& p) {
       model = nullptr;
     }
   if (p.model == model) return;
-  p.model = model;
+  p.model = std::move(model);
   p.beginning.reset();
-  p.episode_ended = model != nullptr;  // the store may have episodes from before
-  if (model != nullptr) p.unfamiliar.clear();
+  p.episode_ended = p.model != nullptr;  // the store may have episodes from before
+  if (p.model != nullptr) p.unfamiliar.clear();
+}
+
+/// The first of them that is not worse here than what is in use.
+void Trainer::hand_out(Task task, const std::vector<std::shared_ptr<const PretrainedModel>>& candidates) {
+  std::vector<link::Announce> agents;
+  for (const auto& [name, p] : pupils_)
+    if (p->announced.task == task) agents.push_back(p->announced);
+  const auto in_use = options_.models.of(task);
+  HandedOut& state = handed_out_[task];
+  for (const auto& model : candidates) {
+    if (in_use && model->name() == in_use->name()) return;
+    const TrialResult trial = try_model(*model, in_use.get(), agents, *store_);
+    burst_ = burst_ || trial.tried > 0;
+    const std::string what = std::string(to_string(task)) + " model " + model->name();
+    if (trial.passed()) {
+      state.version = model->version();
+      say_({LOG_NOTICE,
+            kMessageModel,
+            what + " is used from now on, tried on " + std::to_string(trial.tried) + " agents' records",
+            {}});
+      return use_model(task, model);
+    }
+    ++state.refused;
+    state.trouble = "version " + std::to_string(model->version()) + ": " + trial.trouble;
+    say_({LOG_WARNING,
+          kMessageModel,
+          "refused " + what + ": " + trial.trouble + " (worse on " + std::to_string(trial.worse) + " of " +
+              std::to_string(trial.tried) + " agents)",
+          {}});
+  }
+  if (!candidates.empty()) return;  // what is in use stays
+  if (state.version != 0)
+    say_({LOG_NOTICE,
+          kMessageModel,
+          std::string(to_string(task)) +
+              ": no model of the fleet any more, agents begin with what the packages brought",
+          {}});
+  state.version = 0;
+  use_model(task, nullptr);
+}
+
+std::string Trainer::models_in_words() const {
+  std::string words;
+  for (const auto& [task, state] : handed_out_) {
+    words += (words.empty() ? "" : "; ") + std::string(to_string(task)) + " model " +
+             (state.version > 0 ? std::to_string(state.version) : std::string("of the packages"));
+    if (state.refused > 0) words += ", refused " + std::to_string(state.refused) + ": " + state.trouble;
+  }
+  return words;
+}
+
+void Trainer::use_model(Task task, std::shared_ptr<const PretrainedModel> model) {
+  options_.models.use(task, std::move(model));
+  for (auto& [name, p] : pupils_)
+    if (p->announced.task == task) choose_model(*p);
 }
 
 void Trainer::nearest(const link::NearestPair& pair) {

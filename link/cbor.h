@@ -170,6 +170,12 @@ class Fields {
     const json* j = find(key);
     if (j) read(key, *j, value);
   }
+  void get_bytes(std::string_view key, std::string& value) {
+    const json* j = find(key);
+    if (!j) return;
+    if (!j->is_binary()) return fail(key, "not bytes");
+    value.assign(j->get_binary().begin(), j->get_binary().end());
+  }
   /// A value of an enum by the name that to_string() gives it; `what` for the error: "a stage".
   template <class E, std::size_t N>
   void get_enum(std::string_view key, E& value, const std::array<E, N>& all, std::string_view what) {

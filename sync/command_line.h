@@ -29,6 +29,9 @@ struct CommandLine {
   coordinator::Origin origin{"default", ""};  // node empty: the host's name
   std::string outbox = "/var/lib/flash-sync/outbox.db";
   std::uint64_t outbox_records = 200000;
+  std::string models = "/var/lib/flash-sync/models";
+  std::string model_keys = "/etc/flashd/model-keys.d";
+  double models_interval_s = 30;
   int log_level = LOG_INFO;
 };
 

@@ -93,6 +93,7 @@ void say_uplink(const UplinkState& s, OwnState& own) {
   own.nearest_asked = static_cast<double>(s.nearest_asked);
   own.nearest_answered = static_cast<double>(s.nearest_answered);
   own.refused = static_cast<double>(s.refused);
+  own.models = s.models;
 }
 
 void say_uplink(const UplinkState& s, BusState& bus) {
@@ -190,6 +191,10 @@ Result<void> Program::start_uplink(const Random& random) {
   options.software = options.nats.name;
   options.outbox = line_.outbox;
   options.max_records = line_.outbox_records;
+  options.models.directory = line_.models;
+  options.models.keys = line_.model_keys;
+  options.models.software = kVersion;
+  options.models.every = from_seconds(line_.models_interval_s);
   if (options.origin.node.empty()) {
     FLASH_TRY(options.origin.node, host_name());
   }

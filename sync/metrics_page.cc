@@ -80,6 +80,37 @@ std::vector<Family> own_families(const OwnState& s, std::string_view version) {
                  {"asked", "answered", "refused"},
                  {s.nearest_asked, s.nearest_answered, s.refused}};
   all.push_back(std::move(nearest));
+  Family held{"flash_sync_model_version",
+              FamilyType::Gauge,
+              "",
+              "Version of the pretrained model that is held; 0 for none.",
+              {"model"},
+              {},
+              {}};
+  for (const auto& h : s.models.held) {
+    held.label_values.push_back(h.name);
+    held.values.push_back(static_cast<double>(h.version));
+  }
+  all.push_back(std::move(held));
+  Family refused{"flash_sync_models_refused",
+                 FamilyType::Counter,
+                 "",
+                 "Pretrained models that were not taken, by reason.",
+                 {"reason"},
+                 {},
+                 {}};
+  for (std::size_t i = 0; i < kModelRefusals; ++i) {
+    refused.label_values.emplace_back(to_string(static_cast<ModelRefusal>(i)));
+    refused.values.push_back(static_cast<double>(s.models.refused[i]));
+  }
+  all.push_back(std::move(refused));
+  all.push_back({"flash_sync_model_events",
+                 FamilyType::Counter,
+                 "",
+                 "What became of pretrained models.",
+                 {"event"},
+                 {"taken", "went_back"},
+                 {static_cast<double>(s.models.taken), static_cast<double>(s.models.went_back)}});
   one("flash_sync_cpu_seconds", FamilyType::Counter, "seconds", "CPU time of flash-sync.", s.cpu_seconds);
   one("flash_sync_resident_memory_bytes", FamilyType::Gauge, "bytes", "Resident memory of flash-sync.",
       s.rss_bytes);

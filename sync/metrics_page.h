@@ -9,6 +9,7 @@
 
 #include "core/result.h"
 #include "link/sync_messages.h"
+#include "sync/model_state.h"
 
 namespace flash::sync {
 
@@ -25,6 +26,7 @@ struct OwnState {
   double outbox_records = 0;  // that wait for the coordinator
   double taken = 0, published = 0, confirmed = 0, thinned = 0;
   double nearest_asked = 0, nearest_answered = 0, refused = 0;
+  ModelClientState models;
   double metrics_age_s = -1;  // of flashd's metrics; -1: there are none
 };
 std::vector<link::sync::Family> own_families(const OwnState& state, std::string_view version);

@@ -16,6 +16,8 @@ constexpr std::size_t kNearest = 256;
 constexpr Duration kHeartbeat = std::chrono::seconds(5);
 constexpr Duration kRound = std::chrono::milliseconds(500);  // one commit per round at most
 constexpr Duration kRetryFirst = std::chrono::milliseconds(500), kRetryLongest = std::chrono::minutes(1);
+constexpr Duration kModelsRetryFirst = std::chrono::seconds(10),
+                   kModelsRetryLongest = std::chrono::minutes(10);
 
 std::string fresh_run(Random& random) {
   char text[33];
@@ -30,10 +32,14 @@ Result<std::unique_ptr<Uplink>> Uplink::open(UplinkOptions options, Random rando
   std::string note;
   FLASH_TRY(Outbox outbox, Outbox::open(options.outbox, fresh_run(random), options.max_records, &note));
   if (!note.empty()) say(LOG_WARNING, note);
-  return std::unique_ptr<Uplink>(new Uplink(std::move(options), random, std::move(say), std::move(outbox)));
+  options.models.node = options.origin.node;
+  FLASH_TRY(auto models, ModelClient::open(options.models, say));
+  return std::unique_ptr<Uplink>(
+      new Uplink(std::move(options), random, std::move(say), std::move(outbox), std::move(models)));
 }
 
-Uplink::Uplink(UplinkOptions options, Random random, Say say, Outbox outbox)
+Uplink::Uplink(UplinkOptions options, Random random, Say say, Outbox outbox,
+               std::unique_ptr<ModelClient> models)
     : options_(std::move(options)),
       say_(std::move(say)),
       incoming_(kIncoming),
@@ -42,6 +48,8 @@ Uplink::Uplink(UplinkOptions options, Random random, Say say, Outbox outbox)
       random_(random),
       outbox_(std::move(outbox)),
       dispatch_(options_.dispatch),
+      models_(std::move(models)),
+      models_wait_(kModelsRetryFirst),
       retry_(kRetryFirst),
       said_thinned_(outbox_.counts().thinned) {
   publish_state();
@@ -66,6 +74,7 @@ UplinkState Uplink::state() const {
 
 void Uplink::publish_state() {
   own_.outbox = outbox_.counts();
+  own_.models = models_->state();
   own_.trouble = store_trouble_.empty() ? link_trouble_ : store_trouble_;
   if (own_.trouble != said_ && !own_.trouble.empty()) say_(LOG_WARNING, "coordinator: " + own_.trouble);
   said_ = own_.trouble;
@@ -135,7 +144,8 @@ Result<void> Uplink::talk(Duration now) {
   FLASH_CHECK(send(now));
   FLASH_CHECK(ask_nearest(now));
   FLASH_CHECK(heartbeat(now));
-  FLASH_TRY(auto message, nats_->next(kRound));
+  fetch_models(now);
+  FLASH_TRY(auto message, nats_->next(models_->busy() ? Duration{} : kRound));
   while (message) {
     if (auto done = hear(*message); !done) {
       ++own_.refused;
@@ -199,6 +209,25 @@ Result<void> Uplink::hear_watermark(const std::string& bytes) {
   if (!dispatch_.confirmed(clock_now(CLOCK_MONOTONIC), mark.seq, mark.lease)) return {};
   own_.last_watermark_us = static_cast<std::uint64_t>(clock_now(CLOCK_REALTIME).count() / 1000);
   return outbox_.confirm(mark.seq);
+}
+
+/// A server that does not let this node ask for models, or has no stream of them, must not hold up records.
+void Uplink::fetch_models(Duration now) {
+  if (now < models_at_) return;
+  const auto get = [this](const std::string& subject) -> Result<std::optional<std::string>> {
+    FLASH_TRY(auto message, nats_->newest(coordinator::kModelStream, subject));
+    return message ? std::optional(std::move(message->bytes)) : std::nullopt;
+  };
+  auto done = models_->step(now, get);
+  if (done) {
+    models_wait_ = kModelsRetryFirst;
+    models_trouble_.clear();
+    return;
+  }
+  models_at_ = now + models_wait_;
+  models_wait_ = std::min(models_wait_ * 2, kModelsRetryLongest);
+  if (done.error().message() != models_trouble_) say_(LOG_WARNING, "models: " + done.error().message());
+  models_trouble_ = done.error().message();
 }
 
 Result<void> Uplink::send(Duration now) {

@@ -21,6 +21,7 @@
 #include "core/time.h"
 #include "sync/dispatch.h"
 #include "sync/nearest_questions.h"
+#include "sync/models.h"
 #include "sync/outbox.h"
 
 namespace flash::sync {
@@ -32,6 +33,7 @@ struct UplinkOptions {
   std::string outbox = "/var/lib/flash-sync/outbox.db";
   std::size_t max_records = 200000;
   DispatchOptions dispatch;
+  ModelClientOptions models;  // node and software are filled in
 };
 
 /// Of flashd, for the heartbeats.
@@ -47,7 +49,8 @@ struct UplinkState {
   // Of the nearest known pairs of new agents; refused: messages that were none, or not asked for.
   std::uint64_t nearest_asked = 0, nearest_answered = 0, refused = 0;
   std::uint64_t last_watermark_us = 0;  // wall clock, when one last covered a record; 0: not since the start
-  std::string trouble;                  // why not connected, or what a server refused
+  ModelClientState models;
+  std::string trouble;  // why not connected, or what a server refused
 };
 
 class Uplink {
@@ -80,7 +83,7 @@ class Uplink {
   UplinkState state() const;
 
  private:
-  Uplink(UplinkOptions options, Random random, Say say, Outbox outbox);
+  Uplink(UplinkOptions options, Random random, Say say, Outbox outbox, std::unique_ptr<ModelClient> models);
   void work();
   void store();
   void connect(Duration now);
@@ -91,6 +94,7 @@ class Uplink {
   Result<void> ask_nearest(Duration now);
   Result<void> heartbeat(Duration now);
   Result<void> send(Duration now);
+  void fetch_models(Duration now);
   void disconnected(Duration now, const std::string& why);
   void publish_state();
 
@@ -110,6 +114,9 @@ class Uplink {
   NearestQuestions questions_;
   std::uint64_t epoch_ = 0;  // of the flashd that the questions are of
   Duration heartbeat_at_{};
+  std::unique_ptr<ModelClient> models_;
+  Duration models_wait_{}, models_at_{};
+  std::string models_trouble_;
   Duration retry_{}, retry_at_{};
   UplinkState own_;
   std::string store_trouble_, link_trouble_;

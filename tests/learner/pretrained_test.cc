@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "learner/model_inbox.h"
 #include "learner/trainer.h"
 #include "tests/actuators/temporary_folder.h"
 #include "tests/learner/learner_fixtures.h"
+#include "tests/link/signed_models.h"
 
 namespace flash {
 namespace {
@@ -322,6 +324,106 @@ TEST_F(Pretrained, AFileThatIsDamagedOrOfAnotherKindIsNamedAndLeftOut) {
   wrong.seen = *SeenEmbeddings::create(pool);
   ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(wrong)));
   EXPECT_THAT(trouble(), HasSubstr("another size"));
+}
+
+std::shared_ptr<const PretrainedModel> of_the_fleet(std::uint64_t version, double width = 100) {
+  const std::string bytes = encode(to_tensor_file(model(width, version)));
+  return std::make_shared<const PretrainedModel>(
+      *PretrainedModel::from_bytes(bytes, Task::ResourceLimits, version));
+}
+
+TEST_F(Pretrained, AModelOfTheFleetTakesThePlaceOfThePackagedOne) {
+  start(model());
+  live(1, 61, Stage::Initialized);
+  EXPECT_THAT(offers().back().model, Not(HasSubstr("version")));
+  trainer_->hand_out(Task::ResourceLimits, {of_the_fleet(2)});
+  EXPECT_EQ(trainer_->handed_out().at(Task::ResourceLimits).version, 2U);
+  now_.mono += seconds(20);
+  live(62, 80, Stage::Online);
+  EXPECT_THAT(offers().back().model, HasSubstr("version 2"));
+  EXPECT_EQ(trainer_->models_in_words(), "resource-limits model 2");
+  trainer_->hand_out(Task::ResourceLimits, {});  // withdrawn
+  now_.mono += seconds(20);
+  live(81, 100, Stage::Online);
+  EXPECT_THAT(offers().back().model, Not(HasSubstr("version")));
+  EXPECT_THAT(trainer_->models_in_words(), HasSubstr("of the packages"));
+}
+
+TEST_F(Pretrained, AnAgentThatServesKeepsWhatItHas) {
+  start(model());
+  live(1, 61, Stage::Initialized);
+  live(62, 70, Stage::Serving);
+  (void)offers();
+  trainer_->hand_out(Task::ResourceLimits, {of_the_fleet(2)});
+  now_.mono += seconds(60);
+  live(71, 130, Stage::Serving);
+  for (const PolicySnapshot& p : offers()) EXPECT_THAT(p.model, Not(HasSubstr("version")));
+}
+
+TEST_F(Pretrained, AModelThatWouldEarnLessHereIsRefusedAndTheOneBeforeStays) {
+  start(model());
+  // The more of the first resource, the better; a policy that was never trained gives about the middle.
+  for (std::uint64_t i = 1; i <= 300; ++i) {
+    link::Step s = step(i, 60, Stage::Initialized);
+    s.state = {static_cast<float>(i % 5) / 5, static_cast<float>(i % 3) / 3, 0.5F};
+    s.action = {static_cast<float>(i % 7) / 7, -static_cast<float>(i % 3) / 3};
+    s.fallback = s.action;
+    s.reward = 2 * static_cast<float>((i - 1) % 7) / 7;
+    const std::vector<TrajectoryStore::Entry> entries = {{run_, &s}};
+    ASSERT_TRUE(store_->append(entries));
+    trainer_->take(s, now_);
+  }
+  trainer_->hand_out(Task::ResourceLimits, {of_the_fleet(2)});
+  const Trainer::HandedOut& state = trainer_->handed_out().at(Task::ResourceLimits);
+  EXPECT_EQ(state.version, 0U);
+  EXPECT_EQ(state.refused, 1U);
+  EXPECT_THAT(state.trouble, HasSubstr("earns less than the fallback"));
+  EXPECT_THAT(said_, Contains(HasSubstr("refused resource-limits model")));
+  EXPECT_THAT(trainer_->models_in_words(), HasSubstr("refused 1"));
+}
+
+class Inbox : public ::testing::Test {
+ protected:
+  Inbox() {
+    EXPECT_TRUE(write_key_pair(folder_.path() + "/release", link::release_key()));
+    inbox_ = std::make_unique<ModelInbox>(
+        ModelInboxOptions{folder_.path(), folder_.path() + "/release.pub", "0.1.0"},
+        [this](const Event& e) { said_.push_back(e.message); });
+  }
+  void put(const std::string& name, std::uint64_t version, const KeyPair& key = link::release_key()) {
+    const std::string bytes = encode(to_tensor_file(model(100, version)));
+    ASSERT_TRUE(link::write_whole_file(folder_.path() + "/" + name,
+                                       encode(link::signed_as(link::manifest(version, bytes), bytes, key))));
+  }
+  TemporaryFolder folder_;
+  std::unique_ptr<ModelInbox> inbox_;
+  std::vector<std::string> said_;
+};
+
+TEST_F(Inbox, FindsWhatChangedTheNewestFirst) {
+  EXPECT_TRUE(inbox_->look().empty());
+  put("resource-limits.previous.signed", 3);
+  put("resource-limits.signed", 4);
+  const auto found = inbox_->look();
+  ASSERT_EQ(found.size(), 1U);
+  ASSERT_EQ(found[0].models.size(), 2U);
+  EXPECT_EQ(found[0].models[0]->version(), 4U);
+  EXPECT_EQ(found[0].models[1]->version(), 3U);
+  EXPECT_TRUE(inbox_->look().empty());
+  std::filesystem::remove(folder_.path() + "/resource-limits.signed");
+  ASSERT_EQ(inbox_->look().size(), 1U);
+}
+
+TEST_F(Inbox, BelievesNothingBecauseItLiesThere) {
+  put("resource-limits.signed", 4, *make_key_pair());
+  const auto found = inbox_->look();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found[0].models.empty());
+  EXPECT_EQ(inbox_->refused(), 1U);
+  EXPECT_THAT(said_, Contains(HasSubstr("not signed by a trusted key")));
+  // A model of another task under this name, well signed.
+  put("cpu-frequency.signed", 4);
+  EXPECT_TRUE(inbox_->look()[0].models.empty());
 }
 
 }  // namespace

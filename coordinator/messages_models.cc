@@ -1,0 +1,204 @@
+#include "coordinator/messages_models.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/digest.h"
+#include "core/target.h"
+#include "link/cbor.h"
+
+namespace flash::coordinator {
+
+using link::cbor::begin;
+using link::cbor::Check;
+using link::cbor::Fields;
+using link::cbor::fields_of;
+using link::cbor::json;
+using link::cbor::Writer;
+
+namespace {
+
+constexpr int kFormat = 1;
+constexpr double kLatest = 9e15;
+constexpr std::string_view kChunks = "flash.v1.ck.";
+
+/// What both entries have.
+template <class Entry>
+void check_entry(Check& c, const Entry& e) {
+  if (!task_from_name(e.name)) c.fail("name", "not a task");
+  c.range("version", static_cast<double>(e.version), 1, static_cast<double>(link::kMaxModelVersion));
+  c.range("since_us", static_cast<double>(e.since_us), 0, kLatest);
+}
+
+Result<void> check(const OfferedModel& m, std::size_t i) {
+  Check c(link::cbor::at("offered", i));
+  check_entry(c, m);
+  c.range("share", m.share, 0, 100);
+  c.range("published_us", static_cast<double>(m.published_us), 0, kLatest);
+  return c.result();
+}
+
+Result<void> check(const WithdrawnModel& m, std::size_t i) {
+  Check c(link::cbor::at("withdrawn", i));
+  check_entry(c, m);
+  c.name("reason", m.reason);
+  return c.result();
+}
+
+Result<void> check(const Models& m) {
+  Check c;
+  c.count("offered", m.offered.size(), 0, kMaxOfferedModels, "models");
+  c.count("withdrawn", m.withdrawn.size(), 0, kMaxWithdrawnModels, "models");
+  FLASH_CHECK(c.result());
+  for (std::size_t i = 0; i < m.offered.size(); ++i) FLASH_CHECK(check(m.offered[i], i));
+  for (std::size_t i = 0; i < m.withdrawn.size(); ++i) FLASH_CHECK(check(m.withdrawn[i], i));
+  return {};
+}
+
+Result<void> check(const SignedManifest& m) {
+  Check c;
+  c.count("manifest", m.manifest.size(), 1, link::kMaxManifestBytes, "bytes");
+  c.count("signature", m.signature.size(), kSignatureBytes, kSignatureBytes, "bytes");
+  return c.result();
+}
+
+void write(Writer& w, const OfferedModel& m) {
+  w.head(Writer::kMap, 5);
+  w.field("name", m.name);
+  w.field("version", m.version);
+  w.field("share", m.share);
+  w.field("published_us", m.published_us);
+  w.field("since_us", m.since_us);
+}
+
+void write(Writer& w, const WithdrawnModel& m) {
+  w.head(Writer::kMap, 4);
+  w.field("name", m.name);
+  w.field("version", m.version);
+  w.field("reason", m.reason);
+  w.field("since_us", m.since_us);
+}
+
+Result<void> read(const json& j, const std::string& path, OfferedModel& m) {
+  if (!j.is_object()) return link::cbor::invalid(path + " not a map");
+  Fields f(j, path);
+  f.get("name", m.name);
+  f.get("version", m.version);
+  f.get("share", m.share);
+  f.get("published_us", m.published_us);
+  f.get("since_us", m.since_us);
+  return f.done({"name", "version", "share", "published_us", "since_us"});
+}
+
+Result<void> read(const json& j, const std::string& path, WithdrawnModel& m) {
+  if (!j.is_object()) return link::cbor::invalid(path + " not a map");
+  Fields f(j, path);
+  f.get("name", m.name);
+  f.get("version", m.version);
+  f.get("reason", m.reason);
+  f.get("since_us", m.since_us);
+  return f.done({"name", "version", "reason", "since_us"});
+}
+
+template <class Entry>
+Result<void> read_list(const json& list, const char* name, std::vector<Entry>& out) {
+  for (std::size_t i = 0; i < list.size(); ++i)
+    FLASH_CHECK(read(list[i], link::cbor::at(name, i), out.emplace_back()));
+  return {};
+}
+
+template <class Entry>
+void write_list(Writer& w, std::string_view name, const std::vector<Entry>& list) {
+  w.text(name);
+  w.head(Writer::kArray, list.size());
+  for (const Entry& e : list) write(w, e);
+}
+
+Result<json> parse(std::string_view bytes, std::string_view expected) {
+  FLASH_TRY(json j, link::cbor::parse(bytes));
+  FLASH_TRY(const std::string type, link::cbor::type_of(j, kFormat));
+  if (type != expected) return link::cbor::unknown_type(type);
+  return j;
+}
+
+std::string subject_of(std::string_view name, std::uint64_t version) {
+  return std::string(kChunks) + std::string(name) + "." + std::to_string(version) + ".";
+}
+
+}  // namespace
+
+std::string encode(const Models& m) {
+  assert(check(m));
+  Writer w;
+  begin(w, kFormat, "models", 2);
+  write_list(w, "offered", m.offered);
+  write_list(w, "withdrawn", m.withdrawn);
+  return w.take();
+}
+
+std::string encode(const SignedManifest& m) {
+  assert(check(m));
+  Writer w;
+  begin(w, kFormat, "signed-manifest", 2);
+  w.text("manifest");
+  w.bytes(m.manifest);
+  w.text("signature");
+  w.bytes(m.signature);
+  return w.take();
+}
+
+Result<Models> decode_models(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes, "models"));
+  Models m;
+  Fields f = fields_of(j);
+  const json* offered = f.list("offered", kMaxOfferedModels, "models");
+  const json* withdrawn = f.list("withdrawn", kMaxWithdrawnModels, "models");
+  FLASH_CHECK(f.done({"v", "t", "offered", "withdrawn"}));
+  FLASH_CHECK(read_list(*offered, "offered", m.offered));
+  FLASH_CHECK(read_list(*withdrawn, "withdrawn", m.withdrawn));
+  FLASH_CHECK(check(m));
+  return m;
+}
+
+Result<SignedManifest> decode_signed_manifest(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes, "signed-manifest"));
+  SignedManifest m;
+  Fields f = fields_of(j);
+  f.get_bytes("manifest", m.manifest);
+  f.get_bytes("signature", m.signature);
+  FLASH_CHECK(f.done({"v", "t", "manifest", "signature"}));
+  FLASH_CHECK(check(m));
+  return m;
+}
+
+std::string manifest_subject(std::string_view name, std::uint64_t version) {
+  return subject_of(name, version) + "manifest";
+}
+
+std::string chunk_subject(std::string_view name, std::uint64_t version, std::size_t chunk) {
+  return subject_of(name, version) + std::to_string(chunk);
+}
+
+bool in_share(std::string_view node, std::string_view name, std::uint64_t version, std::uint32_t share) {
+  const std::string digest =
+      sha256(std::string(node) + "\n" + std::string(name) + "\n" + std::to_string(version));
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < sizeof number; ++i)
+    number = number << 8 | static_cast<unsigned char>(digest[i]);
+  return number % 100 < share;
+}
+
+bool is_withdrawn(const Models& models, std::string_view name, std::uint64_t version) {
+  return std::any_of(models.withdrawn.begin(), models.withdrawn.end(),
+                     [&](const WithdrawnModel& w) { return w.name == name && w.version == version; });
+}
+
+std::uint64_t wanted_version(const Models& models, std::string_view node, std::string_view name) {
+  std::uint64_t newest = 0;
+  for (const OfferedModel& o : models.offered)
+    if (o.name == name && !is_withdrawn(models, name, o.version) && in_share(node, name, o.version, o.share))
+      newest = std::max(newest, o.version);
+  return newest;
+}
+
+}  // namespace flash::coordinator

@@ -1,0 +1,75 @@
+// Purpose: what crosses the network about pretrained models, and under which subjects; messages.h has the
+// rest. docs/MODELS.md. All of it is kept by the stream FLASH_MODELS, the newest message of each subject.
+// Ownership: values. Thread rule: pure functions.
+//
+//   flash.v1.bc.models               Models: what is handed out to how many nodes, what was withdrawn
+//   flash.v1.ck.NAME.VERSION.manifest  SignedManifest
+//   flash.v1.ck.NAME.VERSION.CHUNK     kModelChunkBytes of the model; the last one fewer. No envelope: the
+//                                      manifest has the digest of each
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "link/model_manifest.h"
+
+namespace flash::coordinator {
+
+inline constexpr const char* kModelStream = "FLASH_MODELS";
+inline constexpr const char* kModelsSubject = "flash.v1.bc.models";
+inline constexpr const char* kChunkSubjects = "flash.v1.ck.>";
+
+inline constexpr std::size_t kMaxOfferedModels = 32;
+inline constexpr std::size_t kMaxWithdrawnModels = 256;
+
+/// A version that nodes are to take. Nobody signs this: it can only choose among what is signed.
+struct OfferedModel {
+  std::string name;
+  std::uint64_t version = 0;
+  std::uint32_t share = 0;  // of the nodes, 0 to 100
+  std::int64_t published_us = 0;
+  std::int64_t since_us = 0;  // the share is what it is
+  bool operator==(const OfferedModel&) const = default;
+};
+
+/// Nodes that use it go back to the one they had before.
+struct WithdrawnModel {
+  std::string name;
+  std::uint64_t version = 0;
+  std::string reason;
+  std::int64_t since_us = 0;
+  bool operator==(const WithdrawnModel&) const = default;
+};
+
+struct Models {
+  std::vector<OfferedModel> offered;
+  std::vector<WithdrawnModel> withdrawn;  // oldest first
+  bool operator==(const Models&) const = default;
+};
+
+struct SignedManifest {
+  std::string manifest, signature;
+  bool operator==(const SignedManifest&) const = default;
+};
+
+std::string encode(const Models& models);
+std::string encode(const SignedManifest& manifest);
+/// As decode_record() of messages.h. What a SignedManifest holds is not looked at.
+Result<Models> decode_models(std::string_view bytes);
+Result<SignedManifest> decode_signed_manifest(std::string_view bytes);
+
+std::string manifest_subject(std::string_view name, std::uint64_t version);
+std::string chunk_subject(std::string_view name, std::uint64_t version, std::size_t chunk);
+
+/// Is the node among the first `share` of 100? The same node always is for the same model, and stays so while
+/// the share grows.
+bool in_share(std::string_view node, std::string_view name, std::uint64_t version, std::uint32_t share);
+/// The newest version of the name that the node is to have; 0: none.
+std::uint64_t wanted_version(const Models& models, std::string_view node, std::string_view name);
+bool is_withdrawn(const Models& models, std::string_view name, std::uint64_t version);
+
+}  // namespace flash::coordinator

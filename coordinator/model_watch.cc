@@ -1,0 +1,44 @@
+#include "coordinator/model_watch.h"
+
+#include <syslog.h>
+
+namespace flash::coordinator {
+namespace {
+
+constexpr std::int64_t kBeforeUs = std::int64_t{7} * 86400 * 1'000'000;  // before it was published
+constexpr std::uint32_t kEverywhere = 100;
+
+}  // namespace
+
+void ModelWatch::look(Duration mono, std::int64_t now_us) {
+  if (mono < due_) return;
+  due_ = mono + every_;
+  const auto done = look_at_all(now_us);
+  const std::string trouble = done ? "" : "models are not watched: " + done.error().message();
+  if (trouble != said_ && !trouble.empty()) say_(LOG_WARNING, trouble);
+  said_ = trouble;
+}
+
+Result<void> ModelWatch::look_at_all(std::int64_t now_us) {
+  FLASH_TRY(const auto nats, Nats::connect(options_));
+  Registry registry(*nats);
+  FLASH_TRY(const Models models, registry.models());
+  // At 0 nobody has it, at 100 nobody is left to compare with.
+  for (const OfferedModel& m : models.offered)
+    if (m.share > 0 && m.share < kEverywhere) FLASH_CHECK(look_at(m, registry, now_us));
+  return {};
+}
+
+Result<void> ModelWatch::look_at(const OfferedModel& m, Registry& registry, std::int64_t now_us) {
+  FLASH_TRY(const auto gains, store_.gains(m.name, {m.published_us - kBeforeUs, m.published_us, m.since_us}));
+  const Judgement j = judge(m, gains);
+  const std::string what = m.name + " " + std::to_string(m.version) + ": " + words_of(j);
+  say_(LOG_DEBUG, what);
+  if (!j.worse()) return {};
+  say_(LOG_WARNING, "model " + what + ": withdrawn");
+  return registry.change([&](Models& models) {
+    return withdraw(models, m.name, m.version, "it earns less: " + words_of(j), now_us);
+  });
+}
+
+}  // namespace flash::coordinator

@@ -1,0 +1,46 @@
+// What comes over the network, or lies in flash-sync's directory, about pretrained models; the first byte
+// says what reads it: an error of one printable line, or a message that says the same when it is written and
+// read again.
+#include <cstdint>
+#include <string_view>
+
+#include "coordinator/messages_models.h"
+#include "fuzz/messages.h"
+
+namespace flash::coordinator {
+namespace {
+
+template <class Decode>
+void check(std::string_view bytes, Decode decode) {
+  const auto message = decode(bytes);
+  if (!message) return link::check_error(message.error());
+  const auto written = encode(*message);
+  const auto again = decode(written);
+  FUZZ_REQUIRE(again && *again == *message);
+}
+
+void check_file(std::string_view bytes) {
+  const auto file = link::decode_signed(bytes);
+  if (!file) return link::check_error(file.error());
+  FUZZ_REQUIRE(link::encode(*file) == bytes);
+  // Nobody's key: what is in it must not matter.
+  FUZZ_REQUIRE(!link::verify_signed(*file, {}, "0.1.0"));
+}
+
+}  // namespace
+}  // namespace flash::coordinator
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace flash::coordinator;
+  if (size == 0) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] == '0')
+    check(bytes, decode_models);
+  else if (data[0] == '1')
+    check(bytes, decode_signed_manifest);
+  else if (data[0] == '2')
+    check(bytes, flash::link::decode_manifest);
+  else
+    check_file(bytes);
+  return 0;
+}
