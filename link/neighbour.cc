@@ -52,7 +52,7 @@ void write(Writer& w, const Neighbour& n) {
 }
 
 Result<void> read(const json& map, const std::string& path, Neighbour& n) {
-  if (!map.is_object()) return invalid(path + " not a map");
+  if (!map.is_object()) return invalid(path.substr(0, path.size() - 1) + ": not a map");
   Fields f(map, path);
   f.get_enum("task", n.task, kTasks, "a task");
   f.get("model", n.model);

@@ -103,7 +103,7 @@ TEST(LinkMessages, AnotherVersionIsNamed) {
   const auto message = decode_up(cbor(j));
   ASSERT_FALSE(message);
   EXPECT_TRUE(message.error().is(std::errc::protocol_not_supported));
-  EXPECT_EQ(message.error().message(), "version 1, this end speaks 2");
+  EXPECT_EQ(message.error().message(), "version 1, this end speaks 3");
   j["v"] = "1";
   EXPECT_EQ(error_up(cbor(j)), "v: not a version");
   j.erase("v");
