@@ -50,7 +50,7 @@ void write(Writer& w, const Episode& e) {
 }
 
 Result<void> read(const json& map, const std::string& path, Episode& e) {
-  if (!map.is_object()) return invalid(path + " not a map");
+  if (!map.is_object()) return invalid(path.substr(0, path.size() - 1) + ": not a map");
   Fields f(map, path);
   f.get("agent", e.agent);
   f.get_enum("task", e.task, kTasks, "a task");

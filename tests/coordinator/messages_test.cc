@@ -46,7 +46,7 @@ TEST(CoordinatorMessages, NamesTheFieldThatIsOutOfBounds) {
   EXPECT_THAT(error("run", std::string(32, 'G')), HasSubstr("run: not 32"));
   EXPECT_THAT(error("seq", 0), HasSubstr("seq"));
   EXPECT_THAT(error("prev", 7), HasSubstr("prev: not below seq"));
-  EXPECT_THAT(error("episode", 1), HasSubstr("episode. not a map"));
+  EXPECT_THAT(error("episode", 1), HasSubstr("episode: not a map"));
   EXPECT_THAT(error("more", 1), HasSubstr("more: unknown key"));
   EXPECT_EQ(decode_record("rubbish").error().code(), std::errc::invalid_argument);
 }
