@@ -20,8 +20,8 @@
 #include "core/result.h"
 #include "core/time.h"
 #include "sync/dispatch.h"
-#include "sync/nearest_questions.h"
 #include "sync/models.h"
+#include "sync/nearest_questions.h"
 #include "sync/outbox.h"
 
 namespace flash::sync {
