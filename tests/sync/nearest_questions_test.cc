@@ -77,7 +77,12 @@ TEST(NearestQuestions, AnotherModelOrLifeIsAskedAboutAgain) {
   other.model = "m2";
   q.seen(other);
   EXPECT_EQ(q.due(seconds(101)).at(0).model, "m2");
-  q.seen(episode(1));  // its numbers begin again: flashd has forgotten
+  ASSERT_FALSE(q.due(seconds(101)).size());
+  auto second = answer();
+  second.neighbour->model = "m2";
+  ASSERT_TRUE(q.answered(second));
+  other.episode = 1;  // its numbers begin again: flashd has forgotten
+  q.seen(other);
   EXPECT_EQ(q.due(seconds(102)).size(), 1u);
 }
 
