@@ -54,6 +54,7 @@ Result<void> Collector::connect() {
   FLASH_CHECK(begin());
   FLASH_TRY(position_, store_.position());
   FLASH_TRY(auto nats, Nats::connect(options_.nats));
+  if (const std::string why = nats->old_server(); !why.empty()) say_(LOG_WARNING, why);
   FLASH_TRY(const StreamState stream, nats->ensure_stream(options_.stream));
   // Another stream, or one that lost its end in a power cut: what it has is read again, and known by its key.
   if (stream.created_ns != position_.stream_created_ns || stream.last < position_.last)

@@ -9,10 +9,15 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <memory>
 
 #include "coordinator/collector.h"
 #include "coordinator/command_line.h"
+#include "coordinator/durable_file.h"
 #include "coordinator/fleet.h"
+#include "coordinator/identity_commands.h"
+#include "coordinator/keyring.h"
+#include "coordinator/registrar.h"
 #include "coordinator/model_watch.h"
 #include "coordinator/version.h"
 #include "coordinator/web.h"
@@ -93,6 +98,34 @@ class Status {
   std::string said_;
 };
 
+/// What setup made, unless the operator names another server.
+Result<void> choose_server(CommandLine& line) {
+  if (!line.nats.url.empty()) return {};
+  line.nats.url = "nats://127.0.0.1:4222";
+  if (!exists(in(line.identity, "coordinator.creds"))) return {};
+  FLASH_TRY(NatsOptions made, local_server(line.identity, "coordinator.creds"));
+  if (!line.nats.credentials.empty()) made.credentials = line.nats.credentials;
+  if (!line.nats.ca.empty()) made.ca = line.nats.ca;
+  line.nats = made;
+  return {};
+}
+
+/// None where the key that signs nodes is not here.
+Result<std::unique_ptr<RegistrarThread>> start_registrar(const CommandLine& line, const ServiceLog& log) {
+  if (!exists(in(line.identity, "node.seed"))) return std::unique_ptr<RegistrarThread>();
+  FLASH_TRY(NKey key, read_seed(line.identity, "node.seed"));
+  FLASH_TRY(const Jwt account, read_account(line.identity));
+  std::string note;
+  FLASH_TRY(IdentityStore store, IdentityStore::open(identity_store_path(line), &note));
+  if (!note.empty()) log(LOG_WARNING, note);
+  Registrar registrar(std::move(key), account.subject, line.credentials_lifetime_s, std::move(store), log);
+  return std::make_unique<RegistrarThread>(line.nats, std::move(registrar), log);
+}
+
+int end_of(const Result<void>& done) {
+  return done ? 0 : fail(done.error());
+}
+
 int run(CommandLine line) {
   const sigset_t set = end_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
@@ -102,7 +135,10 @@ int run(CommandLine line) {
   auto store = Store::open(line.store, &note);
   if (!store) return fail(store.error());
   if (!note.empty()) log(LOG_WARNING, note);
+  if (auto chosen = choose_server(line); !chosen) return fail(chosen.error());
   line.nats.name = std::string("flash-coordinator ") + flash::kVersion;
+  auto registrar = start_registrar(line, log);
+  if (!registrar) return fail(registrar.error());
   char instance[17];
   std::snprintf(instance, sizeof instance, "%016llx", static_cast<unsigned long long>(random_seed()));
   Collector collector({line.nats, line.stream, line.name.empty() ? host_name() : line.name, line.retention},
@@ -165,6 +201,14 @@ int main(int argc, char** argv) {
       return flash::coordinator::show_fleet(*line);
     case CommandLine::Command::Model:
       return flash::coordinator::change_models(*line);
+    case CommandLine::Command::Setup:
+      return flash::coordinator::end_of(run_setup(*line));
+    case CommandLine::Command::Enroll:
+      return flash::coordinator::end_of(run_enroll(*line));
+    case CommandLine::Command::Revoke:
+      return flash::coordinator::end_of(run_revoke(*line));
+    case CommandLine::Command::Identities:
+      return flash::coordinator::end_of(run_identities(*line));
     case CommandLine::Command::Run:
       break;
   }

@@ -3,12 +3,14 @@
 #include <nats/nats.h>
 
 #include <algorithm>
-#include <fstream>
+#include <array>
+#include <atomic>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "coordinator/messages_models.h"
+#include "coordinator/server_version.h"
 
 namespace flash::coordinator {
 namespace {
@@ -79,22 +81,14 @@ std::int64_t milliseconds(Duration d) {
 Message plain_message(natsMsg* got) {
   Message message;
   message.subject = natsMsg_GetSubject(got);
+  if (const char* reply = natsMsg_GetReply(got)) message.reply = reply;
   message.bytes.assign(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
   return message;
 }
 
-// Without one the library writes to stderr; trouble() has it.
-void ignore_error(natsConnection*, natsSubscription*, natsStatus, void*) {}
-
-Result<void> set_credentials(natsOptions* options, const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line)) return Error(std::errc::invalid_argument, path + " cannot be read");
-  const auto colon = line.find(':');
-  if (colon == line.npos || colon == 0)
-    return Error(std::errc::invalid_argument, path + ": its first line is not USER:PASSWORD");
-  return done(natsOptions_SetUserInfo(options, line.substr(0, colon).c_str(), line.substr(colon + 1).c_str()),
-              path);
+// Without one the library writes to stderr; trouble() has the words.
+void count_error(natsConnection*, natsSubscription*, natsStatus status, void* violations) {
+  if (status == NATS_NOT_PERMITTED) ++*static_cast<std::atomic<std::uint64_t>*>(violations);
 }
 
 /// One of them is taken, by chance.
@@ -107,7 +101,7 @@ Result<void> set_servers(natsOptions* options, const std::string& urls) {
   return done(natsOptions_SetServers(options, pointers.data(), static_cast<int>(pointers.size())), urls);
 }
 
-Result<OptionsHandle> options_for(const NatsOptions& o) {
+Result<OptionsHandle> options_for(const NatsOptions& o, std::atomic<std::uint64_t>& violations) {
   natsOptions* made = nullptr;
   FLASH_CHECK(done(natsOptions_Create(&made), "libnats"));
   OptionsHandle handle(made);
@@ -117,10 +111,14 @@ Result<OptionsHandle> options_for(const NatsOptions& o) {
   FLASH_CHECK(done(natsOptions_SetPingInterval(made, kPingMs), "libnats"));
   FLASH_CHECK(done(natsOptions_SetWriteDeadline(made, kWriteDeadlineMs), "libnats"));
   FLASH_CHECK(done(natsOptions_SetAllowReconnect(made, false), "libnats"));
-  FLASH_CHECK(done(natsOptions_SetErrorHandler(made, ignore_error, nullptr), "libnats"));
+  FLASH_CHECK(done(natsOptions_SetErrorHandler(made, count_error, &violations), "libnats"));
   if (!o.ca.empty()) FLASH_CHECK(done(natsOptions_LoadCATrustedCertificates(made, o.ca.c_str()), o.ca));
   if (o.url.starts_with("tls://")) FLASH_CHECK(done(natsOptions_SetSecure(made, true), "TLS"));
-  if (!o.credentials.empty()) FLASH_CHECK(set_credentials(made, o.credentials));
+  if (!o.credentials.empty())
+    FLASH_CHECK(
+        done(natsOptions_SetUserCredentialsFromFiles(made, o.credentials.c_str(), nullptr), o.credentials));
+  if (!o.inbox_prefix.empty())
+    FLASH_CHECK(done(natsOptions_SetCustomInboxPrefix(made, o.inbox_prefix.c_str()), o.inbox_prefix));
   return handle;
 }
 
@@ -144,6 +142,7 @@ void fill(jsStreamConfig& config, const StreamOptions& wanted, const char** subj
 }  // namespace
 
 struct Nats::Impl {
+  std::atomic<std::uint64_t> violations = 0;  // the library's threads count
   // In the order of being made: the last one goes first.
   ConnectionHandle connection;
   ContextHandle context;
@@ -157,8 +156,8 @@ Nats::Nats(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Nats::~Nats() = default;
 
 Result<std::unique_ptr<Nats>> Nats::connect(const NatsOptions& options) {
-  FLASH_TRY(const OptionsHandle handle, options_for(options));
   auto impl = std::make_unique<Impl>();
+  FLASH_TRY(const OptionsHandle handle, options_for(options, impl->violations));
   natsConnection* connection = nullptr;
   FLASH_CHECK(done(natsConnection_Connect(&connection, handle.get()), options.url));
   impl->connection.reset(connection);
@@ -179,10 +178,30 @@ std::string Nats::trouble() const {
   return words && *words ? words : natsStatus_GetText(status);
 }
 
+std::uint64_t Nats::violations() const {
+  return impl_->violations;
+}
+
+std::string Nats::old_server() const {
+  std::array<char, 512> url{};
+  if (natsConnection_GetConnectedUrl(impl_->connection.get(), url.data(), url.size()) != NATS_OK) return {};
+  const auto version = server_version(url.data());
+  return version ? why_too_old(*version) : std::string();
+}
+
 Result<void> Nats::publish(const std::string& subject, std::string_view bytes) {
   return done(natsConnection_Publish(impl_->connection.get(), subject.c_str(), bytes.data(),
                                      static_cast<int>(bytes.size())),
               "publish " + subject);
+}
+
+Result<std::string> Nats::request(const std::string& subject, std::string_view bytes, Duration longest) {
+  natsMsg* got = nullptr;
+  FLASH_CHECK(done(natsConnection_Request(&got, impl_->connection.get(), subject.c_str(), bytes.data(),
+                                          static_cast<int>(bytes.size()), milliseconds(longest)),
+                   "request " + subject));
+  const MessageHandle handle(got);
+  return std::string(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
 }
 
 Result<void> Nats::subscribe(const std::string& subject) {

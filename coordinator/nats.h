@@ -16,14 +16,17 @@
 namespace flash::coordinator {
 
 struct NatsOptions {
-  std::string url;          // nats://host:4222; tls://host:4222; of a cluster several, between commas
-  std::string credentials;  // file whose first line is USER:PASSWORD; empty: none are needed
-  std::string ca;           // file of certificates that sign the server's; empty: the system's
-  std::string name;         // what the server's operator sees
+  std::string url;  // nats://host:4222; tls://host:4222; of a cluster several, between commas
+  std::string
+      credentials;   // file of NATS credentials (JWT and NKey), read at each connect; empty: none needed
+  std::string ca;    // file of certificates that sign the server's; empty: the system's
+  std::string name;  // what the server's operator sees
+  std::string inbox_prefix;  // where answers may come to; empty: _INBOX
 };
 
 struct Message {
   std::string subject, bytes;
+  std::string reply;           // under which an answer is waited for; empty: nobody waits
   std::uint64_t position = 0;  // in its stream
 };
 
@@ -53,9 +56,16 @@ class Nats {
   bool open() const;
   /// What went wrong last, also behind our back (a subject that is not allowed); empty: nothing.
   std::string trouble() const;
+  /// How often the server said that something is not allowed to these credentials.
+  std::uint64_t violations() const;
+  /// Why this server should be newer; empty: it need not, or does not say what it is. Asks it: waits a
+  /// moment.
+  std::string old_server() const;
 
   /// Into the library's buffer: nobody says that it arrived.
   Result<void> publish(const std::string& subject, std::string_view bytes);
+  /// The one answer to a message. ENOTCONN: nobody listens there; ETIMEDOUT: nobody answers.
+  Result<std::string> request(const std::string& subject, std::string_view bytes, Duration longest);
   /// From now on next() brings what comes under this subject.
   Result<void> subscribe(const std::string& subject);
 

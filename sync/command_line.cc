@@ -24,11 +24,27 @@ std::function<Applied(std::string_view)> token_into(std::string& out) {
   };
 }
 
+/// The first word is the command, the second its token.
+std::function<Applied(std::string_view)> command_into(CommandLine& line) {
+  return [&line](std::string_view word) -> Applied {
+    const bool named = line.command == CommandLine::Command::Enroll;
+    if (!named && word != "enroll") return UsageError{"'" + std::string(word) + "' is not enroll"};
+    if (named && !line.token.empty()) return UsageError{"one token, not two"};
+    if (named) line.token = word;
+    line.command = CommandLine::Command::Enroll;
+    return std::nullopt;
+  };
+}
+
 }  // namespace
 
 std::vector<OptionRow> option_rows(CommandLine& o) {
   using Command = CommandLine::Command;
   return {
+      {"COMMAND", "", "enroll TOKEN: get this node's credentials with a token (-: from standard input)",
+       command_into(o)},
+      {"--identity", "DIR", "what enrolment made (default /var/lib/flash-sync/identity)",
+       text_into(o.identity)},
       {"--socket", "PATH", "flashd's socket (default /run/flashd/sync.sock)", text_into(o.socket)},
       {"--flashd-user", "USER",
        "who may listen on the socket besides root and the own user (default: nobody)",
@@ -41,7 +57,7 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
       {"--metrics-interval", "SECONDS", "how often flashd is asked for its metrics, 1 to 3600 (default 10)",
        real_into(o.metrics_interval_s, 1, 3600)},
       {"--nats", "URL[,URL...]",
-       "NATS server on the way to flash-coordinator, or those of a cluster (default: none)",
+       "NATS server on the way to flash-coordinator, or those of a cluster (default: as enrolled, else none)",
        coordinator::nats_url_into(o.nats.url)},
       {"--nats-credentials", "FILE", coordinator::kCredentialsHelp, text_into(o.nats.credentials)},
       {"--nats-ca", "FILE", coordinator::kCaHelp, text_into(o.nats.ca)},
@@ -72,12 +88,14 @@ Result<CommandLine> parse_command_line(std::span<const std::string_view> argumen
   CommandLine line;
   if (const Applied wrong = apply_options(option_rows(line), arguments))
     return Error(std::errc::invalid_argument, wrong->message);
+  if (line.command == CommandLine::Command::Enroll && line.token.empty())
+    return Error(std::errc::invalid_argument, "enroll needs a token of flash-coordinator enroll");
   return line;
 }
 
 std::string help_text() {
   CommandLine line;
-  return "Usage: flash-sync [OPTION]...\n"
+  return "Usage: flash-sync [OPTION]... [enroll TOKEN]\n"
          "Scrapes applications' metrics for flashd, serves flashd's own, reports to a coordinator. See "
          "flash-sync(8).\n\n" +
          describe_options(option_rows(line));

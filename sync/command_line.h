@@ -18,14 +18,16 @@
 namespace flash::sync {
 
 struct CommandLine {
-  enum class Command : std::uint8_t { Run, Help, Version };
+  enum class Command : std::uint8_t { Run, Enroll, Help, Version };
   Command command = Command::Run;
+  std::string token;  // of enroll; "-": it is on standard input
+  std::string identity = "/var/lib/flash-sync/identity";
   std::string socket = "/run/flashd/sync.sock";
   std::string flashd_user;                               // empty: root and the own user alone
   std::string listen = "127.0.0.1:9942";                 // empty: no endpoint
   std::string textfile = "/run/flash-sync/flashd.prom";  // empty: none
   double metrics_interval_s = 10;
-  coordinator::NatsOptions nats;              // url empty: no coordinator
+  coordinator::NatsOptions nats;              // url empty: as enrolled, else no coordinator
   coordinator::Origin origin{"default", ""};  // node empty: the host's name
   std::string outbox = "/var/lib/flash-sync/outbox.db";
   std::uint64_t outbox_records = 200000;

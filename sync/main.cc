@@ -14,7 +14,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
+#include <string>
 
+#include "coordinator/messages_enrol.h"
 #include "core/process.h"
 #include "core/service_log.h"
 #include "http/endpoint.h"
@@ -22,6 +25,7 @@
 #include "sync/bus_service.h"
 #include "sync/command_line.h"
 #include "sync/metrics_page.h"
+#include "sync/node_identity.h"
 #include "sync/scraper.h"
 #include "sync/session.h"
 #include "sync/uplink.h"
@@ -86,6 +90,7 @@ NodeStatus node_status(const std::vector<link::sync::Family>& families) {
 void say_uplink(const UplinkState& s, OwnState& own) {
   own.nats_connected = s.connected;
   own.published = static_cast<double>(s.published);
+  own.refused = static_cast<double>(s.refused);
   own.outbox_records = static_cast<double>(s.outbox.waiting);
   own.taken = static_cast<double>(s.outbox.taken);
   own.confirmed = static_cast<double>(s.outbox.confirmed);
@@ -107,6 +112,19 @@ void say_uplink(const UplinkState& s, BusState& bus) {
   bus.trouble = s.trouble;
 }
 
+int enroll_node(const CommandLine& line) {
+  std::string token = line.token;
+  if (token == "-" && !std::getline(std::cin, token)) token.clear();
+  const auto identity = enroll(token, line.identity);
+  if (!identity) {
+    std::fprintf(stderr, "flash-sync: not enrolled: %s\n", identity.error().message().c_str());
+    return kExitFailure;
+  }
+  std::printf("enrolled as %s at %s; next: systemctl restart flash-sync\n", identity->origin.node.c_str(),
+              identity->nats.url.c_str());
+  return 0;
+}
+
 class Program {
  public:
   explicit Program(const CommandLine& line) : line_(line), log_("flash-sync", line.log_level) {}
@@ -117,6 +135,7 @@ class Program {
 
  private:
   Result<void> start();
+  Result<void> use_identity();
   Result<void> start_uplink(const Random& random);
   void scrapes(const std::vector<link::sync::Scrape>& wanted);
   void reading(const link::sync::Reading& r);
@@ -154,6 +173,7 @@ Result<void> Program::start() {
   if (signals_ < 0) return Error::from_errno(errno, "signalfd");
 
   const Random random(random_seed());
+  FLASH_CHECK(use_identity());
   if (!line_.nats.url.empty()) FLASH_CHECK(start_uplink(random));
   SessionOptions options;
   options.socket = line_.socket;
@@ -183,6 +203,16 @@ Result<void> Program::start() {
   return {};
 }
 
+/// What enrolment made, unless the operator names a server.
+Result<void> Program::use_identity() {
+  if (!line_.nats.url.empty()) return {};
+  FLASH_TRY(const auto identity, read_identity(line_.identity));
+  if (!identity) return {};
+  line_.nats = identity->nats;
+  line_.origin = identity->origin;
+  return {};
+}
+
 Result<void> Program::start_uplink(const Random& random) {
   UplinkOptions options;
   options.nats = line_.nats;
@@ -198,6 +228,8 @@ Result<void> Program::start_uplink(const Random& random) {
   if (options.origin.node.empty()) {
     FLASH_TRY(options.origin.node, host_name());
   }
+  if (!options.nats.credentials.empty())
+    options.nats.inbox_prefix = coordinator::inbox_prefix(options.origin.node);
   line_.origin = options.origin;
   FLASH_TRY(uplink_, Uplink::open(std::move(options), random.fork(3), log_));
   return {};
@@ -350,6 +382,8 @@ int main(int argc, char** argv) {
     case CommandLine::Command::Version:
       std::printf("flash-sync %s\n", flash::kVersion);
       return 0;
+    case CommandLine::Command::Enroll:
+      return flash::sync::enroll_node(*line);
     case CommandLine::Command::Run:
       break;
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/process.h"
+#include "sync/node_identity.h"
 
 namespace flash::sync {
 namespace {
@@ -15,6 +16,7 @@ constexpr std::size_t kIncoming = 2 * link::sync::kEpisodeWindow;
 constexpr std::size_t kNearest = 256;
 constexpr Duration kHeartbeat = std::chrono::seconds(5);
 constexpr Duration kRound = std::chrono::milliseconds(500);  // one commit per round at most
+constexpr Duration kRenewAgain = std::chrono::minutes(1);
 constexpr Duration kRetryFirst = std::chrono::milliseconds(500), kRetryLongest = std::chrono::minutes(1);
 constexpr Duration kModelsRetryFirst = std::chrono::seconds(10),
                    kModelsRetryLongest = std::chrono::minutes(10);
@@ -128,10 +130,30 @@ void Uplink::connect(Duration now) {
   heartbeat_at_ = {};
   own_.connected = true;
   link_trouble_.clear();
+  plan_renewal();
   say_(LOG_INFO, "coordinator: connected to " + options_.nats.url);
 }
 
+void Uplink::plan_renewal() {
+  renew_at_ = {};
+  if (options_.nats.credentials.empty()) return;
+  const auto at = renewal_time(options_.nats.credentials);
+  if (at) renew_at_ = std::chrono::seconds(*at);
+}
+
+void Uplink::renew() {
+  if (renew_at_ == Duration{} || clock_now(CLOCK_REALTIME) < renew_at_) return;
+  const auto done = sync::renew(*nats_, options_.origin.node, options_.nats.credentials);
+  if (done) {
+    say_(LOG_NOTICE, "coordinator: credentials renewed");
+    return plan_renewal();
+  }
+  say_(LOG_WARNING, "coordinator: credentials not renewed: " + done.error().message());
+  renew_at_ = clock_now(CLOCK_REALTIME) + kRenewAgain;
+}
+
 void Uplink::disconnected(Duration now, const std::string& why) {
+  if (nats_) refused_before_ += nats_->violations();
   nats_.reset();
   own_.connected = false;
   link_trouble_ = why;
@@ -141,6 +163,7 @@ void Uplink::disconnected(Duration now, const std::string& why) {
 
 /// One round: sends what may be sent, then listens.
 Result<void> Uplink::talk(Duration now) {
+  renew();
   FLASH_CHECK(send(now));
   FLASH_CHECK(ask_nearest(now));
   FLASH_CHECK(heartbeat(now));
@@ -154,6 +177,7 @@ Result<void> Uplink::talk(Duration now) {
     FLASH_TRY(message, nats_->next({}));
   }
   if (const std::string trouble = nats_->trouble(); !trouble.empty()) link_trouble_ = trouble;
+  own_.refused = refused_before_ + nats_->violations();
   return {};
 }
 

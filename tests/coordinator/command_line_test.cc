@@ -41,6 +41,22 @@ TEST(CoordinatorCommandLine, TheStreamIsAsLargeAndAsOftenThereAsAsked) {
   EXPECT_EQ(line->stream.bytes, 16 << 20);
 }
 
+TEST(CoordinatorCommandLine, ANodeIsEnrolledByName) {
+  const auto enroll = parse({"enroll", "web1", "--for", "15m"});
+  ASSERT_TRUE(enroll) << enroll.error().message();
+  EXPECT_EQ(enroll->command, CommandLine::Command::Enroll);
+  EXPECT_EQ(enroll->node, "web1");
+  EXPECT_EQ(enroll->token_lifetime_s, 900);
+  EXPECT_THAT(parse({"enroll"}).error().message(), HasSubstr("need the name of a node"));
+  EXPECT_THAT(parse({"enroll", "web.*"}).error().message(), HasSubstr("'web.*' is not"));
+  EXPECT_THAT(parse({"setup", "web1"}).error().message(), HasSubstr("one word too many"));
+  for (const char* wrong : {"", "1", "0m", "1w", "-1h", "99999999999d"})
+    EXPECT_THAT(parse({"enroll", "web1", "--for", wrong}).error().message(), HasSubstr("is not a time"))
+        << wrong;
+  EXPECT_EQ(parse({"setup", "--server", "a", "--server=10.0.0.1"})->servers.size(), 2u);
+  EXPECT_FALSE(parse({"setup", "--nats-listen", "4222"}));
+}
+
 TEST(CoordinatorCommandLine, NamesWhatItDoesNotUnderstand) {
   EXPECT_THAT(parse({"--nats", "http://hub"}).error().message(), HasSubstr("'http://hub' is not"));
   EXPECT_THAT(parse({"--nats", "nats://"}).error().message(), HasSubstr("'nats://' is not"));

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The whole way of an episode: the real flashd, flash-sync, nats-server and flash-coordinator. The agents of a node appear in
 # the fleet view; the server is killed (-9) twice and the coordinator and flash-sync once each meanwhile; every episode that
-# flashd told is stored exactly once, counted at both ends. All of it over TLS; a user of the server that is not this node may not speak for it.
+# flashd told is stored exactly once, counted at both ends. All of it over TLS; credentials of one node may not speak for another.
 #   coordinator.sh BIN_DIR
 set -u
 # shellcheck source=tests/support/cluster.sh
@@ -9,8 +9,7 @@ source "$(dirname "$0")/../support/cluster.sh" coordinator "$@"
 ask() { "$bin/flashctl" --json status 2> /dev/null; }
 flashd_says() { ask | jq -r ".sync_counters.$1 // 0"; }
 
-make_certificate
-write_credentials
+set_up
 write_nats_conf
 start_nats
 for r in "${roots[@]}"; do mkdir -p "$r/$name"/{a,b,c}; done

@@ -12,13 +12,13 @@ full_s=${3:-30}
 mkdir "$tmp/disk"
 trap 'umount --lazy "$tmp/disk"; cleanup' EXIT
 mount -t tmpfs -o size=64m tmpfs "$tmp/disk" || fail "no disk of its own"
-make_certificate
-write_credentials
+set_up
 write_nats_conf
 sed -i "s|$tmp/jetstream0|$tmp/disk/jetstream|" "$tmp/nats0.conf"
-mkdir "$tmp/disk/jetstream" && ln -s disk/store.db "$tmp/store.db"
+mkdir "$tmp/disk/jetstream"
+store=$tmp/disk/store.db
 start_nats
-start_coordinator --store "$tmp/disk/store.db"
+start_coordinator
 start_sync n1
 start_feeder 100
 until_true 30 at_least 300 || fail "no records: $(fleet)"

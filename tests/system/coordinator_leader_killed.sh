@@ -6,14 +6,13 @@ set -u
 # shellcheck source=tests/support/cluster.sh
 source "$(dirname "$0")/../support/cluster.sh" coordinator_leader_killed "$@"
 nats_ports=(4222 4223 4224)
-make_certificate
-write_credentials
+set_up
 for i in 0 1 2; do write_nats_conf "$i"; done
 for i in 0 1 2; do start_nats "$i"; done
 
 # The server whose log says last that it leads the stream's group.
 leader() {
-  grep -H "JetStream cluster new stream leader for '\$G > FLASH_UP'" "$tmp"/nats[012].log | sort -t' ' -k3,4 | tail -n 1 |
+  grep -H "JetStream cluster new stream leader for '[A-Z0-9]* > FLASH_UP'" "$tmp"/nats[012].log | sort -t' ' -k3,4 | tail -n 1 |
     sed 's/.*nats\([0-9]\)\.log.*/\1/'
 }
 start_coordinator --replicas 3

@@ -7,8 +7,7 @@ set -u
 source "$(dirname "$0")/../support/cluster.sh" coordinator_network_cut "$@"
 cut_s=${3:-60}
 nats_host=10.77.0.1
-make_certificate
-write_credentials
+set_up
 write_nats_conf
 start_nats
 

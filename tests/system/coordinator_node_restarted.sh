@@ -8,8 +8,7 @@ set -u
 source "$(dirname "$0")/../support/cluster.sh" coordinator_node_restarted "$@"
 ask() { "$bin/flashctl" --json status 2> /dev/null; }
 flashd_says() { ask | jq -r ".sync_counters.$1 // 0"; }
-make_certificate
-write_credentials
+set_up
 write_nats_conf
 start_nats
 
@@ -63,5 +62,5 @@ all_there() { [ "$(stored)" = "$(outbox_says taken)" ] && [ "$(outbox_says confi
 until_true 60 all_there || fail "taken $(outbox_says taken), confirmed $(outbox_says confirmed), stored $(stored)"
 [ "$dropped" = 0 ] || fail "flashd dropped $dropped"
 expect_no_row_twice
-[ "$(sqlite3 "$tmp/store.db" 'SELECT count(*) FROM runs')" = 1 ] || fail "the outbox did not survive"
+[ "$(sqlite3 "$store" 'SELECT count(*) FROM runs')" = 1 ] || fail "the outbox did not survive"
 echo "$test_name: $(stored) episodes taken, confirmed and stored once; $handed_over of the flashd that was killed; $(of_fleet .duplicates) came more than once"

@@ -5,8 +5,7 @@
 set -u
 # shellcheck source=tests/support/cluster.sh
 source "$(dirname "$0")/../support/cluster.sh" coordinator_stream_full "$@"
-make_certificate
-write_credentials
+set_up
 write_nats_conf
 start_nats
 start_coordinator --stream-mib 1
