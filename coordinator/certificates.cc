@@ -111,9 +111,9 @@ std::string name_in(const GENERAL_NAME* name) {
   if (name->type != GEN_IPADD) return {};
   const int size = ASN1_STRING_length(name->d.iPAddress);
   std::array<char, INET6_ADDRSTRLEN> text{};
-  const bool ok = (size == 4 || size == 16) && inet_ntop(size == 4 ? AF_INET : AF_INET6,
-                                                         ASN1_STRING_get0_data(name->d.iPAddress),
-                                                         text.data(), text.size());
+  const bool ok = (size == 4 || size == 16) &&
+                  inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name->d.iPAddress),
+                            text.data(), text.size());
   return ok ? std::string(text.data()) : std::string();
 }
 
@@ -137,7 +137,8 @@ Result<Certified> make_server_certificate(const Certified& authority, const std:
   const KeyHandle ca_key = read_key(authority.key);
   const CertificateHandle ca = read_x509(authority.certificate);
   if (!ca_key || !ca || X509_check_private_key(ca.get(), ca_key.get()) != 1)
-    return Error(std::errc::invalid_argument, "the certificate authority's key and certificate do not belong together");
+    return Error(std::errc::invalid_argument,
+                 "the certificate authority's key and certificate do not belong together");
   const KeyHandle key(EVP_EC_gen("P-256"));
   if (!key) return failed("key");
   const CertificateHandle x = blank(key.get(), "nats-server", now, expires);
@@ -172,7 +173,8 @@ Result<CertificateFacts> read_certificate(std::string_view pem) {
 bool is_address(std::string_view text) {
   std::array<unsigned char, 16> bytes{};
   const std::string name(text);
-  return inet_pton(AF_INET, name.c_str(), bytes.data()) == 1 || inet_pton(AF_INET6, name.c_str(), bytes.data()) == 1;
+  return inet_pton(AF_INET, name.c_str(), bytes.data()) == 1 ||
+         inet_pton(AF_INET6, name.c_str(), bytes.data()) == 1;
 }
 
 bool is_server_name(std::string_view text) {

@@ -16,7 +16,8 @@ constexpr std::size_t kMaxBytes = 1024 * 1024;
 
 class File {
  public:
-  File(const std::string& path, int flags, mode_t mode = 0) : fd_(open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  File(const std::string& path, int flags, mode_t mode = 0)
+      : fd_(open(path.c_str(), flags | O_CLOEXEC, mode)) {}
   ~File() {
     if (fd_ >= 0) close(fd_);
   }
@@ -42,7 +43,8 @@ Result<void> write_beside(const std::string& beside, std::string_view text, mode
                           std::optional<gid_t> group) {
   const File file(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (file.fd() < 0) return Error::from_errno(errno, "open " + beside);
-  if (group && fchown(file.fd(), static_cast<uid_t>(-1), *group) != 0) return Error::from_errno(errno, "chown " + beside);
+  if (group && fchown(file.fd(), static_cast<uid_t>(-1), *group) != 0)
+    return Error::from_errno(errno, "chown " + beside);
   if (fchmod(file.fd(), mode) != 0) return Error::from_errno(errno, "chmod " + beside);
   FLASH_CHECK(write_all(file.fd(), text, beside));
   if (fsync(file.fd()) != 0) return Error::from_errno(errno, "fsync " + beside);
@@ -51,7 +53,8 @@ Result<void> write_beside(const std::string& beside, std::string_view text, mode
 
 }  // namespace
 
-Result<void> write_durable(const std::string& path, std::string_view text, mode_t mode, std::optional<gid_t> group) {
+Result<void> write_durable(const std::string& path, std::string_view text, mode_t mode,
+                           std::optional<gid_t> group) {
   const std::string beside = path + ".new";
   unlink(beside.c_str());  // of one that was killed
   if (auto done = write_beside(beside, text, mode, group); !done) {
@@ -60,7 +63,8 @@ Result<void> write_durable(const std::string& path, std::string_view text, mode_
   }
   if (rename(beside.c_str(), path.c_str()) != 0) return Error::from_errno(errno, "rename " + beside);
   const File directory(path.substr(0, path.rfind('/') + 1) + ".", O_RDONLY | O_DIRECTORY);
-  if (directory.fd() < 0 || fsync(directory.fd()) != 0) return Error::from_errno(errno, "fsync the directory of " + path);
+  if (directory.fd() < 0 || fsync(directory.fd()) != 0)
+    return Error::from_errno(errno, "fsync the directory of " + path);
   return {};
 }
 

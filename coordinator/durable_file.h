@@ -1,6 +1,5 @@
-// Purpose: small files that must be whole and have the right owner from their first moment on: keys, credentials,
-// configurations.
-// Ownership: none. Thread rule: any.
+// Purpose: small files that must be whole and have the right owner from their first moment on: keys,
+// credentials, configurations. Ownership: none. Thread rule: any.
 #pragma once
 
 #include <sys/types.h>
@@ -13,15 +12,16 @@
 
 namespace flash::coordinator {
 
-/// Written beside it, owned, fsynced, renamed. Never follows a link. `group`: who else may have what `mode` says.
+/// Written beside it, owned, fsynced, renamed. Never follows a link. `group`: who else may have what `mode`
+/// says.
 Result<void> write_durable(const std::string& path, std::string_view text, mode_t mode,
                            std::optional<gid_t> group = {});
 /// ENOENT where there is none; EFBIG beyond 1 MiB.
 Result<std::string> read_whole(const std::string& path);
 bool exists(const std::string& path);
 
-/// Until it goes, root is the owner of this file or directory: what an unprivileged service owns is not opened or
-/// written as root. Does nothing for others. One at a time.
+/// Until it goes, root is the owner of this file or directory: what an unprivileged service owns is not
+/// opened or written as root. Does nothing for others. One at a time.
 class AsOwner {
  public:
   static Result<AsOwner> of(const std::string& path);

@@ -78,13 +78,15 @@ Result<void> start_services(const Plan& plan) {
     return Error(std::errc::io_error, std::string("systemctl does not start ") + kNatsUnit + " and " + kUnit);
   if (plan.server_files) systemctl({"reload", kNatsUnit});
   for (const Step& step : plan.steps)
-    if (step.what == Step::What::Made && step.path.ends_with("/coordinator.creds")) systemctl({"restart", kUnit});
+    if (step.what == Step::What::Made && step.path.ends_with("/coordinator.creds"))
+      systemctl({"restart", kUnit});
   std::printf("running %s, %s\n", kNatsUnit, kUnit);
   return {};
 }
 
 /// The account as it is now, with these keys revoked.
-Result<std::string> account_without(const CommandLine& line, const std::vector<std::string>& keys, std::int64_t now) {
+Result<std::string> account_without(const CommandLine& line, const std::vector<std::string>& keys,
+                                    std::int64_t now) {
   FLASH_TRY(const NKey signer, read_seed(line.identity, "operator.seed"));
   FLASH_TRY(const NKey node, read_seed(line.identity, "node.seed"));
   FLASH_TRY(const NKey enroll, read_seed(line.identity, "enroll.seed"));
@@ -131,7 +133,8 @@ Result<void> run_setup(const CommandLine& line) {
   if (!line.no_start) FLASH_CHECK(start_services(steps));
   if (!steps.account.empty())
     if (auto pushed = push_account(line.identity, steps.account); !pushed)
-      std::printf("servers that run do not know the new permissions yet: %s\n", pushed.error().message().c_str());
+      std::printf("servers that run do not know the new permissions yet: %s\n",
+                  pushed.error().message().c_str());
   FLASH_TRY(const std::string servers, url_list(line.identity));
   std::printf("nodes reach it at %s; next: flash-coordinator enroll NODE\n", servers.c_str());
   return {};
@@ -172,8 +175,8 @@ Result<void> run_revoke(const CommandLine& line) {
     FLASH_TRY(const auto all, store.credentials());
     for (const NodeCredentials& c : all)
       if (c.node == line.node) keys.push_back(c.key);
-    std::printf("revoked %zu of %zu keys that %s ever had; tokens that nobody used are void\n", revoked.size(),
-                keys.size(), line.node.c_str());
+    std::printf("revoked %zu of %zu keys that %s ever had; tokens that nobody used are void\n",
+                revoked.size(), keys.size(), line.node.c_str());
   }
   if (keys.empty()) return Error(std::errc::invalid_argument, line.node + " has no credentials");
   FLASH_TRY(const std::string jwt, account_without(line, keys, now));
@@ -212,7 +215,8 @@ Result<void> run_identities(const CommandLine& line) {
   for (const IssuedToken& t : tokens)
     std::printf("%-24s a token that nobody used, until %s\n", t.node.c_str(), date_of(t.expires).c_str());
   std::printf("%llu enrolled, %llu renewed, %llu refused\n", static_cast<unsigned long long>(counts.enrolled),
-              static_cast<unsigned long long>(counts.renewed), static_cast<unsigned long long>(counts.refused));
+              static_cast<unsigned long long>(counts.renewed),
+              static_cast<unsigned long long>(counts.refused));
   return {};
 }
 

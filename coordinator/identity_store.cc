@@ -79,9 +79,10 @@ Result<void> IdentityStore::Impl::use_token(const std::string& token, const Node
 }
 
 Result<void> IdentityStore::Impl::keep(const NodeCredentials& c) {
-  FLASH_TRY(Query q, db.query("INSERT INTO credentials(key, node, enrolled, issued, expires) VALUES(?, ?, ?, ?, ?) "
-                              "ON CONFLICT(key) DO UPDATE SET issued = excluded.issued, expires = excluded.expires "
-                              "WHERE node = excluded.node AND revoked = 0"));
+  FLASH_TRY(Query q,
+            db.query("INSERT INTO credentials(key, node, enrolled, issued, expires) VALUES(?, ?, ?, ?, ?) "
+                     "ON CONFLICT(key) DO UPDATE SET issued = excluded.issued, expires = excluded.expires "
+                     "WHERE node = excluded.node AND revoked = 0"));
   FLASH_CHECK(q.bind(c.key).bind(c.node).bind(c.issued).bind(c.issued).bind(c.expires).run());
   return db.changes() == 1 ? Result<void>() : refused("the key is another node's, or revoked");
 }

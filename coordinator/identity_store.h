@@ -1,6 +1,6 @@
-// Purpose: who was given what: tokens, credentials, what was revoked, in SQLite beside the records. It is not in any
-// stream: back it up with the keys.
-// Ownership: owns the file. Thread rule: one thread; other processes may have it open too.
+// Purpose: who was given what: tokens, credentials, what was revoked, in SQLite beside the records. It is not
+// in any stream: back it up with the keys. Ownership: owns the file. Thread rule: one thread; other processes
+// may have it open too.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ class IdentityStore {
   ~IdentityStore();
 
   Result<void> add(const IssuedToken& token);
-  /// Gives this key the node, by a token that is this node's, not expired and not used by another key. EACCES says
-  /// what is wrong with it. On the disk when it returns.
+  /// Gives this key the node, by a token that is this node's, not expired and not used by another key. EACCES
+  /// says what is wrong with it. On the disk when it returns.
   Result<void> enroll(const std::string& token, const NodeCredentials& credentials);
   /// EACCES: the node has no such key, or it is revoked.
   Result<void> renew(const NodeCredentials& credentials);

@@ -16,8 +16,10 @@ constexpr int kClaimsVersion = 2;
 constexpr int kUnlimited = -1;
 constexpr std::string_view kHeader = R"({"typ":"JWT","alg":"ed25519-nkey"})";
 constexpr std::int64_t kLastTime = 253402300799;  // the end of the year 9999
-constexpr std::string_view kBeginJwt = "-----BEGIN NATS USER JWT-----", kEndJwt = "------END NATS USER JWT------";
-constexpr std::string_view kBeginSeed = "-----BEGIN USER NKEY SEED-----", kEndSeed = "------END USER NKEY SEED------";
+constexpr std::string_view kBeginJwt = "-----BEGIN NATS USER JWT-----",
+                           kEndJwt = "------END NATS USER JWT------";
+constexpr std::string_view kBeginSeed = "-----BEGIN USER NKEY SEED-----",
+                           kEndSeed = "------END USER NKEY SEED------";
 
 Error invalid(const std::string& what) {
   return {std::errc::invalid_argument, what};
@@ -61,10 +63,12 @@ json role_of(const Role& role) {
 
 json limits_of(const Account& account) {
   json limits;
-  for (const char* limit : {"subs", "data", "payload", "imports", "exports", "conn"}) limits[limit] = kUnlimited;
+  for (const char* limit : {"subs", "data", "payload", "imports", "exports", "conn"})
+    limits[limit] = kUnlimited;
   limits["wildcards"] = true;
   limits["leaf"] = 0;
-  for (const char* limit : {"mem_storage", "disk_storage"}) limits[limit] = account.jetstream ? kUnlimited : 0;
+  for (const char* limit : {"mem_storage", "disk_storage"})
+    limits[limit] = account.jetstream ? kUnlimited : 0;
   return limits;
 }
 
@@ -125,7 +129,8 @@ Result<Jwt> read_claims(std::string_view text) {
   if (nats == j.end() || !nats->is_object()) return invalid("JWT: nats is not an object");
   FLASH_TRY(jwt.type, text_of(*nats, "type"));
   const auto version = nats->find("version");
-  if (version == nats->end() || *version != kClaimsVersion) return invalid("JWT: not version 2 of NATS' claims");
+  if (version == nats->end() || *version != kClaimsVersion)
+    return invalid("JWT: not version 2 of NATS' claims");
   FLASH_CHECK(read_revoked(*nats, jwt.account));
   return jwt;
 }
@@ -142,8 +147,8 @@ Result<std::string> between(std::string_view text, std::string_view begin, std::
 
 }  // namespace
 
-Result<std::string> operator_jwt(const NKey& signer, const std::string& name, const std::string& system_account,
-                                 std::int64_t now) {
+Result<std::string> operator_jwt(const NKey& signer, const std::string& name,
+                                 const std::string& system_account, std::int64_t now) {
   json claims = claims_of(name, signer.public_key(), "operator", now);
   claims["nats"]["system_account"] = system_account;
   return sign(signer, std::move(claims));
@@ -188,7 +193,8 @@ Result<Jwt> read_jwt(std::string_view text) {
 
 std::string creds_file(const std::string& jwt, const NKey& user) {
   std::string text;
-  for (const std::string_view line : {kBeginJwt, std::string_view(jwt), kEndJwt, std::string_view(), kBeginSeed})
+  for (const std::string_view line :
+       {kBeginJwt, std::string_view(jwt), kEndJwt, std::string_view(), kBeginSeed})
     text.append(line) += '\n';
   return text + user.seed() + "\n" + std::string(kEndSeed) + "\n";
 }

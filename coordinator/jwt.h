@@ -1,6 +1,6 @@
-// Purpose: the JWTs that make a NATS server know its operator, accounts and users (version 2 of NATS' claims):
-// writing ours, reading one that comes from outside.
-// Ownership: values. Thread rule: pure functions; time is a parameter (seconds since 1970).
+// Purpose: the JWTs that make a NATS server know its operator, accounts and users (version 2 of NATS'
+// claims): writing ours, reading one that comes from outside. Ownership: values. Thread rule: pure functions;
+// time is a parameter (seconds since 1970).
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct User {
 
 inline constexpr std::size_t kMaxJwt = 64 * 1024;  // an account's grows with what is revoked
 
-Result<std::string> operator_jwt(const NKey& signer, const std::string& name, const std::string& system_account,
-                                 std::int64_t now);
+Result<std::string> operator_jwt(const NKey& signer, const std::string& name,
+                                 const std::string& system_account, std::int64_t now);
 Result<std::string> account_jwt(const NKey& signer, const Account& account, std::int64_t now);
 /// Signed by the key of a role: the role's permissions.
 Result<std::string> role_user_jwt(const NKey& signer, const std::string& account, const User& user,

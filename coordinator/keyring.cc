@@ -56,7 +56,8 @@ Result<std::vector<std::string>> read_servers(const std::string& directory) {
   return urls;
 }
 
-Account fleet_account(const std::string& account_key, const std::string& node_key, const std::string& enroll_key) {
+Account fleet_account(const std::string& account_key, const std::string& node_key,
+                      const std::string& enroll_key) {
   return {.name = "FLASH",
           .key = account_key,
           .jetstream = true,
@@ -80,7 +81,8 @@ Result<void> push_account(const std::string& directory, const std::string& jwt) 
   FLASH_TRY(const std::string answer, nats->request("$SYS.REQ.CLAIMS.UPDATE", jwt, kPushLongest));
   const auto j = nlohmann::json::parse(answer, nullptr, false);
   if (j.is_object() && j.contains("data")) return {};
-  return Error(std::errc::permission_denied, "the server does not take the account: " + answer.substr(0, 200));
+  return Error(std::errc::permission_denied,
+               "the server does not take the account: " + answer.substr(0, 200));
 }
 
 }  // namespace flash::coordinator

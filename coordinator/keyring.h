@@ -6,10 +6,9 @@
 //   node.seed     signs nodes (role "node"); flash-coordinator's group reads it
 //   enroll.seed   root's: signs tokens (role "enroll")
 //   account.jwt   the account as the servers have it, with what is revoked
-//   coordinator.creds, system.creds          users: flash-coordinator; root, to tell the servers of revocations
-//   ca.key ca.pem server.key server.pem      TLS
-//   servers       one URL per line, as nodes reach them
-//   accounts.conf nats.conf                  nats-server's configuration
+//   coordinator.creds, system.creds          users: flash-coordinator; root, to tell the servers of
+//   revocations ca.key ca.pem server.key server.pem      TLS servers       one URL per line, as nodes reach
+//   them accounts.conf nats.conf                  nats-server's configuration
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,8 @@ Result<Jwt> read_account(const std::string& directory);
 Result<std::vector<std::string>> read_servers(const std::string& directory);
 
 /// FLASH with its roles, as of these keys; what is revoked is the caller's.
-Account fleet_account(const std::string& account_key, const std::string& node_key, const std::string& enroll_key);
+Account fleet_account(const std::string& account_key, const std::string& node_key,
+                      const std::string& enroll_key);
 
 /// How flash-coordinator on this machine reaches the server of this machine.
 Result<NatsOptions> local_server(const std::string& directory, const char* creds);

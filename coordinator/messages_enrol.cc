@@ -28,7 +28,8 @@ bool is_user_key(std::string_view text) {
 }
 
 /// Printable ASCII; line feeds where PEM has them.
-void check_text(Check& c, std::string_view field, const std::string& text, std::size_t most, bool lines = false) {
+void check_text(Check& c, std::string_view field, const std::string& text, std::size_t most,
+                bool lines = false) {
   c.count(field, text.size(), 0, most, "characters");
   for (const char x : text)
     if ((x < 0x20 || x > 0x7e) && !(lines && x == '\n')) c.fail(field, "not printable");

@@ -69,7 +69,9 @@ Error not_a(const char* what) {
 Result<std::string> read(std::string_view text, std::size_t prefix_bytes, const char* what) {
   auto bytes = from_base32(text);
   if (!bytes || bytes->size() != prefix_bytes + kKeyBytes + kCrcBytes) return not_a(what);
-  const auto at = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>((*bytes)[i])); };
+  const auto at = [&](std::size_t i) {
+    return static_cast<unsigned>(static_cast<unsigned char>((*bytes)[i]));
+  };
   const unsigned crc = at(bytes->size() - 2) | at(bytes->size() - 1) << 8;
   bytes->resize(bytes->size() - kCrcBytes);
   if (crc16(*bytes) != crc) return Error(std::errc::invalid_argument, std::string(what) + ": mistyped");
@@ -78,7 +80,8 @@ Result<std::string> read(std::string_view text, std::size_t prefix_bytes, const 
 
 Result<std::string> read_public(std::string_view text) {
   FLASH_TRY(std::string bytes, read(text, 1, "a public key"));
-  if (!kind_of(static_cast<unsigned char>(bytes[0]))) return not_a("a public key of an operator, account or user");
+  if (!kind_of(static_cast<unsigned char>(bytes[0])))
+    return not_a("a public key of an operator, account or user");
   return bytes;
 }
 
@@ -98,7 +101,8 @@ NKey::~NKey() {
 
 Result<NKey> NKey::of(KeyKind kind, const Secret& secret) {
   NKey key(kind, secret);
-  const KeyHandle handle(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, secret.data(), secret.size()));
+  const KeyHandle handle(
+      EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, secret.data(), secret.size()));
   std::array<unsigned char, kKeyBytes> bytes{};
   std::size_t size = bytes.size();
   if (!handle || EVP_PKEY_get_raw_public_key(handle.get(), bytes.data(), &size) != 1) return crypto_failed();
@@ -139,7 +143,8 @@ std::string NKey::seed() const {
 }
 
 Result<std::string> NKey::sign(std::string_view message) const {
-  const KeyHandle key(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, secret_.data(), secret_.size()));
+  const KeyHandle key(
+      EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, secret_.data(), secret_.size()));
   const DigestHandle context(EVP_MD_CTX_new());
   std::string signature(kSignatureBytes, '\0');
   std::size_t size = signature.size();

@@ -37,7 +37,8 @@ Result<std::string> Registrar::grant(const Petitioner& petitioner, std::string_v
   return jwt;
 }
 
-std::optional<std::string> Registrar::answer(std::string_view subject, std::string_view wish, std::int64_t now) {
+std::optional<std::string> Registrar::answer(std::string_view subject, std::string_view wish,
+                                             std::int64_t now) {
   const auto petitioner = petitioner_of(subject);
   auto jwt = petitioner ? grant(*petitioner, wish, now)
                         : Result<std::string>(Error(std::errc::invalid_argument, "not a subject of wishes"));
@@ -50,7 +51,10 @@ std::optional<std::string> Registrar::answer(std::string_view subject, std::stri
 }
 
 RegistrarThread::RegistrarThread(NatsOptions nats, Registrar registrar, Say say)
-    : nats_(std::move(nats)), registrar_(std::move(registrar)), say_(std::move(say)), thread_([this] { work(); }) {}
+    : nats_(std::move(nats)),
+      registrar_(std::move(registrar)),
+      say_(std::move(say)),
+      thread_([this] { work(); }) {}
 
 RegistrarThread::~RegistrarThread() {
   ending_ = true;

@@ -39,7 +39,8 @@ Result<Address> address_of(std::string_view url) {
 
 class Socket {
  public:
-  explicit Socket(const addrinfo& to) : fd_(socket(to.ai_family, to.ai_socktype | SOCK_CLOEXEC, to.ai_protocol)) {
+  explicit Socket(const addrinfo& to)
+      : fd_(socket(to.ai_family, to.ai_socktype | SOCK_CLOEXEC, to.ai_protocol)) {
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &kLongest, sizeof kLongest);
     setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &kLongest, sizeof kLongest);  // connect() too
     connected_ = fd_ >= 0 && connect(fd_, to.ai_addr, to.ai_addrlen) == 0;
@@ -107,8 +108,10 @@ std::string why_too_old(std::string_view version) {
   const auto numbers = numbers_of(version);
   if (!numbers || *numbers >= kOldestGood) return {};
   return "nats-server " + std::string(version) +
-         " is older than 2.10.27: CVE-2025-30215 (one account can purge another's streams), CVE-2023-47090 (a default "
-         "account beside configured users); one account and no leaf nodes, websockets or MQTT, as flash-coordinator "
+         " is older than 2.10.27: CVE-2025-30215 (one account can purge another's streams), CVE-2023-47090 "
+         "(a default "
+         "account beside configured users); one account and no leaf nodes, websockets or MQTT, as "
+         "flash-coordinator "
          "setup has it, keep both shut";
 }
 

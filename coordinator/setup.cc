@@ -34,11 +34,19 @@ std::string accounts_text(const std::string& operator_text, const std::string& s
     return read ? read->subject : std::string();
   };
   return "# Who is who: made by flash-coordinator setup, and again by revoke.\n"
-         "operator: " + operator_text + "\n"
-         "system_account: " + subject(system_text) + "\n"
+         "operator: " +
+         operator_text +
+         "\n"
+         "system_account: " +
+         subject(system_text) +
+         "\n"
          "resolver_preload: {\n"
-         "  " + subject(system_text) + ": " + system_text + "\n"
-         "  " + subject(account_text) + ": " + account_text + "\n"
+         "  " +
+         subject(system_text) + ": " + system_text +
+         "\n"
+         "  " +
+         subject(account_text) + ": " + account_text +
+         "\n"
          "}\n";
 }
 
@@ -109,8 +117,10 @@ class Planner {
       return operator_jwt(*operator_, "flashd", system_->public_key(), now_);
     }));
     FLASH_CHECK(keep_or_make("system.jwt", Readers::All, [&] {
-      return account_jwt(*operator_, {.name = "SYS", .key = system_->public_key(), .jetstream = false, .roles = {}, .revoked = {}},
-                         now_);
+      return account_jwt(
+          *operator_,
+          {.name = "SYS", .key = system_->public_key(), .jetstream = false, .roles = {}, .revoked = {}},
+          now_);
     }));
     return fleet();
   }
@@ -144,7 +154,8 @@ class Planner {
   }
 
   Result<void> users() {
-    FLASH_CHECK(keep_or_make("coordinator.creds", Readers::Coordinator, [&] { return user(*account_, "coordinator"); }));
+    FLASH_CHECK(keep_or_make("coordinator.creds", Readers::Coordinator,
+                             [&] { return user(*account_, "coordinator"); }));
     FLASH_CHECK(keep_or_make("system.creds", Readers::Root, [&] { return user(*system_, "root"); }));
     return {};
   }
@@ -247,20 +258,34 @@ class Planner {
 };
 
 std::string Planner::nats_conf() const {
-  return "# nats-server for flash-coordinator: made once by flash-coordinator setup, yours to edit. docs/CLUSTER.md has a\n"
-         "# cluster of three. No leaf nodes, no websockets, no MQTT, no monitoring port: nothing here uses them, and\n"
+  return "# nats-server for flash-coordinator: made once by flash-coordinator setup, yours to edit. "
+         "docs/CLUSTER.md has a\n"
+         "# cluster of three. No leaf nodes, no websockets, no MQTT, no monitoring port: nothing here uses "
+         "them, and\n"
          "# nats-server before 2.10.27 has holes there.\n"
-         "server_name: " + quoted(o_.host) + "\n"
-         "listen: " + quoted(o_.listen) + "\n"
+         "server_name: " +
+         quoted(o_.host) +
+         "\n"
+         "listen: " +
+         quoted(o_.listen) +
+         "\n"
          "include accounts.conf\n"
-         "resolver: { type: full, dir: " + quoted(o_.nats_state + "/accounts") + ", allow_delete: false }\n"
+         "resolver: { type: full, dir: " +
+         quoted(o_.nats_state + "/accounts") +
+         ", allow_delete: false }\n"
          "tls {\n"
-         "  cert_file: " + quoted(path("server.pem")) + "\n"
-         "  key_file: " + quoted(path("server.key")) + "\n"
+         "  cert_file: " +
+         quoted(path("server.pem")) +
+         "\n"
+         "  key_file: " +
+         quoted(path("server.key")) +
+         "\n"
          "  timeout: 5\n"
          "}\n"
          "jetstream {\n"
-         "  store_dir: " + quoted(o_.nats_state) + "\n"
+         "  store_dir: " +
+         quoted(o_.nats_state) +
+         "\n"
          "  max_file_store: 16GB\n"
          "  max_memory_store: 64MB\n"
          "}\n"

@@ -43,7 +43,8 @@ Result<NodeIdentity> parse_identity(const std::string& directory, std::string_vi
   identity.origin = {word("pool"), word("node")};
   if (identity.nats.url.empty() || !coordinator::is_token(identity.origin.pool) ||
       !coordinator::is_token(identity.origin.node))
-    return Error(std::errc::invalid_argument, in(directory, "coordinator.json") + ": not what enrolment writes");
+    return Error(std::errc::invalid_argument,
+                 in(directory, "coordinator.json") + ": not what enrolment writes");
   identity.nats.credentials = in(directory, "node.creds");
   if (coordinator::exists(in(directory, "ca.pem"))) identity.nats.ca = in(directory, "ca.pem");
   identity.nats.inbox_prefix = coordinator::inbox_prefix(identity.origin.node);
@@ -72,7 +73,10 @@ class TokenFiles {
 
   Result<coordinator::NatsOptions> write(const coordinator::Token& token, const NKey& user) const {
     FLASH_CHECK(coordinator::write_durable(creds_, coordinator::creds_file(token.jwt, user), kOwn));
-    coordinator::NatsOptions nats{.url = token.servers, .credentials = creds_, .ca = {}, .name = "flash-sync enroll",
+    coordinator::NatsOptions nats{.url = token.servers,
+                                  .credentials = creds_,
+                                  .ca = {},
+                                  .name = "flash-sync enroll",
                                   .inbox_prefix = coordinator::inbox_prefix(user.public_key())};
     if (token.ca.empty()) return nats;
     FLASH_CHECK(coordinator::write_durable(ca_, token.ca, kOwn));
@@ -85,9 +89,9 @@ class TokenFiles {
 };
 
 Result<std::string> ask(coordinator::Nats& nats, const coordinator::Petitioner& who, const NKey& key) {
-  FLASH_TRY(const std::string answer, nats.request(coordinator::wish_subject(who),
-                                                   coordinator::encode(coordinator::Wish{key.public_key()}),
-                                                   kAnswerLongest));
+  FLASH_TRY(const std::string answer,
+            nats.request(coordinator::wish_subject(who),
+                         coordinator::encode(coordinator::Wish{key.public_key()}), kAnswerLongest));
   FLASH_TRY(const coordinator::Credentials given, coordinator::decode_credentials(answer));
   return check_credentials(given.jwt, key, who.node);
 }
@@ -112,14 +116,16 @@ Result<NodeIdentity> enroll(std::string_view text, const std::string& directory)
   FLASH_TRY(const NKey user, NKey::from_seed(token.seed));
   FLASH_TRY(const NKey own, NKey::make(coordinator::KeyKind::User));
   FLASH_TRY(const coordinator::AsOwner owner, coordinator::AsOwner::of(parent_of(directory)));
-  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return Error::from_errno(errno, "mkdir " + directory);
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+    return Error::from_errno(errno, "mkdir " + directory);
   const TokenFiles files(directory);
   FLASH_TRY(const coordinator::NatsOptions as_token, files.write(token, user));
   FLASH_TRY(const auto nats, coordinator::Nats::connect(as_token));
   FLASH_TRY(const std::string jwt, ask(*nats, {token.node, user.public_key()}, own));
   if (!token.ca.empty()) FLASH_CHECK(coordinator::write_durable(in(directory, "ca.pem"), token.ca, kOwn));
   if (token.ca.empty()) unlink(in(directory, "ca.pem").c_str());
-  FLASH_CHECK(coordinator::write_durable(in(directory, "node.creds"), coordinator::creds_file(jwt, own), kOwn));
+  FLASH_CHECK(
+      coordinator::write_durable(in(directory, "node.creds"), coordinator::creds_file(jwt, own), kOwn));
   // The last one: only now is the node enrolled.
   FLASH_CHECK(coordinator::write_durable(in(directory, "coordinator.json"), server_json(token), kOwn));
   return parse_identity(directory, server_json(token));

@@ -15,18 +15,22 @@
 namespace flash::coordinator {
 namespace {
 
+using namespace std::literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
 // RFC 8032, section 7.1, test 1: the secret and public key, and the signature of nothing.
 constexpr std::string_view kSecret =
-    "\x9d\x61\xb1\x9d\xef\xfd\x5a\x60\xba\x84\x4a\xf4\x92\xec\x2c\xc4\x44\x49\xc5\x69\x7b\x32\x69\x19\x70\x3b\xac"
+    "\x9d\x61\xb1\x9d\xef\xfd\x5a\x60\xba\x84\x4a\xf4\x92\xec\x2c\xc4\x44\x49\xc5\x69\x7b\x32\x69\x19\x70\x3b"
+    "\xac"
     "\x03\x1c\xae\x7f\x60";
 constexpr std::string_view kSignature =
-    "\xe5\x56\x43\x00\xc3\x60\xac\x72\x90\x86\xe2\xcc\x80\x6e\x82\x8a\x84\x87\x7f\x1e\xb8\xe5\xd9\x74\xd8\x73\xe0"
-    "\x65\x22\x49\x01\x55\x5f\xb8\x82\x15\x90\xa3\x3b\xac\xc6\x1e\x39\x70\x1c\xf9\xb4\x6b\xd2\x5b\xf5\xf0\x59\x5b"
-    "\xbe\x24\x65\x51\x41\x43\x8e\x7a\x10\x0b";
+    "\xe5\x56\x43\x00\xc3\x60\xac\x72\x90\x86\xe2\xcc\x80\x6e\x82\x8a\x84\x87\x7f\x1e\xb8\xe5\xd9\x74\xd8\x73"
+    "\xe0"
+    "\x65\x22\x49\x01\x55\x5f\xb8\x82\x15\x90\xa3\x3b\xac\xc6\x1e\x39\x70\x1c\xf9\xb4\x6b\xd2\x5b\xf5\xf0\x59"
+    "\x5b"
+    "\xbe\x24\x65\x51\x41\x43\x8e\x7a\x10\x0b"sv;
 
 // The same as a user's NKey: prefix, CRC-16 and base32 by Python's binascii.crc_hqx and base64.
 constexpr std::string_view kSeed = "SUAJ2YNRTXX72WTAXKCEV5ES5QWMIRCJYVUXWMTJDFYDXLADDSXH6YALCA";
@@ -70,8 +74,9 @@ TEST(NKey, IsEd25519InNatsSpelling) {
 }
 
 TEST(NKey, SaysWhoseItIs) {
-  for (const auto& [kind, seed, key] : {std::tuple(KeyKind::Operator, "SO", "O"), std::tuple(KeyKind::Account, "SA", "A"),
-                                        std::tuple(KeyKind::User, "SU", "U")}) {
+  for (const auto& [kind, seed, key] :
+       {std::tuple(KeyKind::Operator, "SO", "O"), std::tuple(KeyKind::Account, "SA", "A"),
+        std::tuple(KeyKind::User, "SU", "U")}) {
     const NKey made = *NKey::make(kind);
     EXPECT_THAT(made.seed(), StartsWith(seed));
     EXPECT_THAT(made.public_key(), StartsWith(key));
@@ -104,7 +109,8 @@ struct Keys {
 
 TEST(Jwt, ANodesSaysNothingButWhoAndHowLong) {
   const Keys k;
-  const auto jwt = role_user_jwt(k.node, k.account.public_key(), {"web1", k.user.public_key(), kNow + 60}, kNow);
+  const auto jwt =
+      role_user_jwt(k.node, k.account.public_key(), {"web1", k.user.public_key(), kNow + 60}, kNow);
   const auto claims = claims_of(*jwt);
   EXPECT_EQ(claims["name"], "web1");
   EXPECT_EQ(claims["sub"], k.user.public_key());
@@ -129,8 +135,9 @@ TEST(Jwt, ARoleLetsANodeSpeakForItselfAlone) {
   for (const auto& role : nats["signing_keys"])
     for (const std::string subject : role["template"]["pub"]["allow"])
       EXPECT_THAT(subject, HasSubstr(".{{name()}}")) << role["role"];
-  EXPECT_THAT(nats["signing_keys"][0]["template"]["sub"]["allow"].get<std::vector<std::string>>(),
-              ElementsAre("flash.v1.dn.{{name()}}.>", "flash.v1.bc.>", "flash.v1.ck.>", "_INBOX.{{name()}}.>"));
+  EXPECT_THAT(
+      nats["signing_keys"][0]["template"]["sub"]["allow"].get<std::vector<std::string>>(),
+      ElementsAre("flash.v1.dn.{{name()}}.>", "flash.v1.bc.>", "flash.v1.ck.>", "_INBOX.{{name()}}.>"));
 }
 
 TEST(Jwt, KeepsWhatIsRevoked) {
@@ -203,8 +210,8 @@ TEST(Enrolment, SubjectsNameTheNodeAndTheToken) {
   EXPECT_EQ(wish_subject(again), "flash.v1.id.web1.renew");
   EXPECT_EQ(petitioner_of(wish_subject(first))->token, kPublic);
   EXPECT_EQ(petitioner_of(wish_subject(again))->token, "");
-  for (const char* wrong : {"flash.v1.id.web1", "flash.v1.id.web1.", "flash.v1.id..renew", "flash.v1.id.web1.x",
-                            "flash.v1.id.web1.renew.renew", "flash.v1.up.web1.renew"})
+  for (const char* wrong : {"flash.v1.id.web1", "flash.v1.id.web1.", "flash.v1.id..renew",
+                            "flash.v1.id.web1.x", "flash.v1.id.web1.renew.renew", "flash.v1.up.web1.renew"})
     EXPECT_FALSE(petitioner_of(wrong)) << wrong;
 }
 
@@ -220,7 +227,8 @@ TEST(Enrolment, AnAnswerIsCredentialsOrARefusal) {
 
 TEST(Certificates, AServersHasItsNamesAndAnEnd) {
   const Certified authority = *make_authority(kNow, kNow + 1000);
-  const auto server = make_server_certificate(authority, {"hub.example", "10.0.0.1", "fd00::1"}, kNow, kNow + 500);
+  const auto server =
+      make_server_certificate(authority, {"hub.example", "10.0.0.1", "fd00::1"}, kNow, kNow + 500);
   ASSERT_TRUE(server) << server.error().message();
   const auto facts = read_certificate(server->certificate);
   ASSERT_TRUE(facts) << facts.error().message();

@@ -40,7 +40,9 @@ TEST(SyncCommandLine, NamesWhatItDoesNotUnderstand) {
 
 TEST(SyncCommandLine, TheManPageHasEveryOptionAndNoOther) {
   CommandLine line;
-  EXPECT_EQ(documented_options("flash-sync.8"), names_of(option_rows(line)));
+  auto options = names_of(option_rows(line));
+  options.erase("COMMAND");
+  EXPECT_EQ(documented_options("flash-sync.8"), options);
 }
 
 }  // namespace
