@@ -1,6 +1,5 @@
 #include "coordinator/command_line.h"
 
-
 #include <algorithm>
 #include <optional>
 #include <utility>

@@ -1,6 +1,7 @@
 #include "coordinator/durable_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,6 +86,20 @@ Result<std::string> read_whole(const std::string& path) {
 
 bool exists(const std::string& path) {
   return access(path.c_str(), F_OK) == 0;
+}
+
+Result<FileLock> FileLock::of(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return Error::from_errno(errno, path);
+  FileLock lock(fd);
+  if (flock(fd, LOCK_EX) != 0) return Error::from_errno(errno, "lock " + path);
+  return lock;
+}
+
+FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+FileLock::~FileLock() {
+  if (fd_ >= 0) close(fd_);
 }
 
 Result<AsOwner> AsOwner::of(const std::string& path) {

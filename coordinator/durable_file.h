@@ -20,6 +20,19 @@ Result<void> write_durable(const std::string& path, std::string_view text, mode_
 Result<std::string> read_whole(const std::string& path);
 bool exists(const std::string& path);
 
+/// Until it goes, no other process has this lock: a file that is made where there is none, and stays.
+class FileLock {
+ public:
+  static Result<FileLock> of(const std::string& path);
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&&) = delete;
+  ~FileLock();
+
+ private:
+  explicit FileLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
 /// Until it goes, root is the owner of this file or directory: what an unprivileged service owns is not
 /// opened or written as root. Does nothing for others. One at a time.
 class AsOwner {

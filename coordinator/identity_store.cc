@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "coordinator/durable_file.h"
 #include "link/sqlite.h"
 
 namespace flash::coordinator {
@@ -47,6 +48,8 @@ IdentityStore& IdentityStore::operator=(IdentityStore&&) noexcept = default;
 IdentityStore::~IdentityStore() = default;
 
 Result<IdentityStore> IdentityStore::open(const std::string& path, std::string* note) {
+  // Two that make it at once would each take the other's beginning for a damaged file.
+  FLASH_TRY(const FileLock lock, FileLock::of(path + ".lock"));
   auto impl = std::make_unique<Impl>();
   FLASH_CHECK(impl->db.open(path, note));
   FLASH_CHECK(impl->db.exec("INSERT OR IGNORE INTO counts VALUES(1, 0, 0, 0)"));
