@@ -111,28 +111,11 @@ Result<void> read_revoked(const json& nats, Account& out) {
   const auto it = nats.find("revocations");
   if (it == nats.end()) return {};
   if (!it->is_object()) return invalid("JWT: revocations is not an object");
-  for (const auto& item : it->items()) {
-    FLASH_TRY(out.revoked[item.key()], time_of(*it, item.key().c_str()));
+  for (const auto& [key, time] : it->items()) {
+    if (!time.is_number_unsigned()) return invalid("JWT: revocations: not a time");
+    out.revoked[key] = time.get<std::int64_t>();
   }
   return {};
-}
-
-Result<Jwt> read_claims(std::string_view text) {
-  FLASH_TRY(const json j, object(text));
-  Jwt jwt;
-  FLASH_TRY(jwt.issuer, text_of(j, "iss"));
-  FLASH_TRY(jwt.subject, text_of(j, "sub"));
-  FLASH_TRY(jwt.name, text_of(j, "name"));
-  FLASH_TRY(jwt.issued, time_of(j, "iat"));
-  FLASH_TRY(jwt.expires, time_of(j, "exp"));
-  const auto nats = j.find("nats");
-  if (nats == j.end() || !nats->is_object()) return invalid("JWT: nats is not an object");
-  FLASH_TRY(jwt.type, text_of(*nats, "type"));
-  const auto version = nats->find("version");
-  if (version == nats->end() || *version != kClaimsVersion)
-    return invalid("JWT: not version 2 of NATS' claims");
-  FLASH_CHECK(read_revoked(*nats, jwt.account));
-  return jwt;
 }
 
 /// The lines between two of a .creds file; it has one each.
@@ -174,6 +157,24 @@ Result<std::string> full_user_jwt(const NKey& signer, const User& user, std::int
   json claims = user_claims(user, now);
   no_limits_but_permissions(claims["nats"]);
   return sign(signer, std::move(claims));
+}
+
+Result<Jwt> read_claims(std::string_view text) {
+  FLASH_TRY(const json j, object(text));
+  Jwt jwt;
+  FLASH_TRY(jwt.issuer, text_of(j, "iss"));
+  FLASH_TRY(jwt.subject, text_of(j, "sub"));
+  FLASH_TRY(jwt.name, text_of(j, "name"));
+  FLASH_TRY(jwt.issued, time_of(j, "iat"));
+  FLASH_TRY(jwt.expires, time_of(j, "exp"));
+  const auto nats = j.find("nats");
+  if (nats == j.end() || !nats->is_object()) return invalid("JWT: nats is not an object");
+  FLASH_TRY(jwt.type, text_of(*nats, "type"));
+  const auto version = nats->find("version");
+  if (version == nats->end() || *version != kClaimsVersion)
+    return invalid("JWT: not version 2 of NATS' claims");
+  FLASH_CHECK(read_revoked(*nats, jwt.account));
+  return jwt;
 }
 
 Result<Jwt> read_jwt(std::string_view text) {

@@ -58,6 +58,9 @@ struct Jwt {
 /// NATS'; EBADMSG: signed by somebody else.
 Result<Jwt> read_jwt(std::string_view text);
 
+/// Its middle part alone, which nobody has signed yet.
+Result<Jwt> read_claims(std::string_view json);
+
 /// A .creds file as NATS' libraries read it.
 std::string creds_file(const std::string& jwt, const NKey& user);
 struct Creds {

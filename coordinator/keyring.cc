@@ -65,17 +65,19 @@ Account fleet_account(const std::string& account_key, const std::string& node_ke
           .revoked = {}};
 }
 
-Result<NatsOptions> local_server(const std::string& directory, const char* creds) {
+Result<NatsOptions> own_servers(const std::string& directory, const char* creds) {
   FLASH_TRY(const auto servers, read_servers(directory));
   NatsOptions options;
   options.url = "tls://localhost:" + port_of(servers.front());
+  for (const std::string& url : servers)
+    if (options.url.find(url) == options.url.npos) options.url += "," + url;
   options.credentials = in(directory, creds);
   options.ca = in(directory, "ca.pem");
   return options;
 }
 
 Result<void> push_account(const std::string& directory, const std::string& jwt) {
-  FLASH_TRY(NatsOptions options, local_server(directory, "system.creds"));
+  FLASH_TRY(NatsOptions options, own_servers(directory, "system.creds"));
   options.name = "flash-coordinator";
   FLASH_TRY(const auto nats, Nats::connect(options));
   FLASH_TRY(const std::string answer, nats->request("$SYS.REQ.CLAIMS.UPDATE", jwt, kPushLongest));

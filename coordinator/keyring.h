@@ -38,8 +38,8 @@ Result<std::vector<std::string>> read_servers(const std::string& directory);
 Account fleet_account(const std::string& account_key, const std::string& node_key,
                       const std::string& enroll_key);
 
-/// How flash-coordinator on this machine reaches the server of this machine.
-Result<NatsOptions> local_server(const std::string& directory, const char* creds);
+/// How this machine reaches its own server, or another one of the cluster.
+Result<NatsOptions> own_servers(const std::string& directory, const char* creds);
 /// All servers with that operator take the account as it is now.
 Result<void> push_account(const std::string& directory, const std::string& jwt);
 

@@ -103,7 +103,7 @@ Result<void> choose_server(CommandLine& line) {
   if (!line.nats.url.empty()) return {};
   line.nats.url = "nats://127.0.0.1:4222";
   if (!exists(in(line.identity, "coordinator.creds"))) return {};
-  FLASH_TRY(NatsOptions made, local_server(line.identity, "coordinator.creds"));
+  FLASH_TRY(NatsOptions made, own_servers(line.identity, "coordinator.creds"));
   if (!line.nats.credentials.empty()) made.credentials = line.nats.credentials;
   if (!line.nats.ca.empty()) made.ca = line.nats.ca;
   line.nats = made;

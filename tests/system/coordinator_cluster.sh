@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Three servers as docs/CLUSTER.md has them: setup's configuration on each, the page's own text for the cluster, routes with
+# TLS that strangers are kept from. A node is enrolled, one server is killed, records go on; a node that is revoked at one server
+# is refused by the others, also by the one that was away.
+#   coordinator_cluster.sh BIN_DIR
+set -u
+# shellcheck source=tests/support/cluster.sh
+source "$(dirname "$0")/../support/cluster.sh" coordinator_cluster "$@"
+page=$(dirname "$0")/../../docs/CLUSTER.md
+nats_ports=(4222 4223 4224)
+set_up
+# The page's cluster block, with this machine's ports and paths.
+block() {
+  sed -n '/^    cluster {$/,/^    }$/p' "$page" |
+    sed "s|/etc/flash-coordinator|$tmp/identity|; s|0.0.0.0:6222|127.0.0.1:$((6222 + $1))|; s|hub1.example:6222|127.0.0.1:6222|; s|hub2.example:6222|127.0.0.1:6223|; s|hub3.example:6222|127.0.0.1:6224|"
+}
+for i in 0 1 2; do
+  sed "s|^include |include identity/|; s|^server_name: .*|server_name: hub$i|; s|127.0.0.1:4222|127.0.0.1:${nats_ports[i]}|; s|$tmp/nats|$tmp/state$i|" \
+    "$tmp/identity/nats.conf" > "$tmp/nats$i.conf"
+  block "$i" >> "$tmp/nats$i.conf"
+  grep -q "^ *verify: true" "$tmp/nats$i.conf" || fail "the page has no cluster block"
+done
+for i in 0 1 2; do start_nats "$i"; done
+start_coordinator --replicas 3
+until_true 60 grep -q "connected to" "$tmp/coordinator.log" || fail "the coordinator does not connect"
+
+# A server that has no certificate of ours is no member.
+cat > "$tmp/nats3.conf" << END
+server_name: stranger
+listen: "127.0.0.1:4225"
+cluster { name: flash, listen: "127.0.0.1:6225", routes: [ "nats://127.0.0.1:6222" ] }
+END
+"$nats_server" -c "$tmp/nats3.conf" > "$tmp/nats3.log" 2>&1 &
+pids+=($!)
+until_true 20 grep -q "6222\|6225.*tls\|TLS" "$tmp/nats0.log" || fail "the stranger does not try"
+
+start_sync n1
+start_feeder 20
+until_true 60 at_least 60 || fail "no records: $(fleet)"
+grep -q "Route connection created.*stranger" "$tmp/nats0.log" && fail "a stranger is in the cluster"
+kill_nats 2
+before=$(stored)
+until_true 60 at_least $((before + 60)) || fail "nothing more came after one of three was killed"
+"$bin/flash-coordinator" --identity "$tmp/identity" --store "$store" revoke n1 > "$tmp/revoke.log" 2>&1 ||
+  { sleep 1; "$bin/flash-coordinator" --identity "$tmp/identity" --store "$store" revoke n1 >> "$tmp/revoke.log" 2>&1; } || fail "revoke"
+until_true 20 grep -qi "authorization violation" "$tmp/sync.log" || fail "n1 is not cut off"
+sleep 3
+at=$(stored)
+# The one that was away learns it from the others.
+start_nats 2
+until_true 60 grep -q "flash-sync .*authentication error" "$tmp/nats2.log" || fail "the server that was away never saw n1"
+sleep 3
+[ "$(stored)" = "$at" ] || fail "records of a revoked node are stored"
+echo "three servers, $at records; revoked at all of them"
