@@ -15,12 +15,9 @@ namespace {
 using Command = CommandLine::Command;
 
 std::optional<Command> command_of(std::string_view word) {
-  static constexpr std::pair<std::string_view, Command> kCommands[] = {{"fleet", Command::Fleet},
-                                                                       {"model", Command::Model},
-                                                                       {"setup", Command::Setup},
-                                                                       {"enroll", Command::Enroll},
-                                                                       {"revoke", Command::Revoke},
-                                                                       {"identities", Command::Identities}};
+  static constexpr std::pair<std::string_view, Command> kCommands[] = {
+      {"fleet", Command::Fleet},   {"model", Command::Model},   {"setup", Command::Setup},
+      {"enroll", Command::Enroll}, {"revoke", Command::Revoke}, {"identities", Command::Identities}};
   for (const auto& [name, command] : kCommands)
     if (name == word) return command;
   return std::nullopt;
@@ -36,7 +33,8 @@ std::function<Applied(std::string_view)> command_into(CommandLine& line) {
     if (line.command == Command::Run) {
       const auto command = command_of(word);
       if (!command)
-        return UsageError{"'" + std::string(word) + "' is not fleet, model, setup, enroll, revoke or identities"};
+        return UsageError{"'" + std::string(word) +
+                          "' is not fleet, model, setup, enroll, revoke or identities"};
       line.command = *command;
       return std::nullopt;
     }
@@ -157,7 +155,8 @@ std::function<Applied(std::string_view)> lifetime_into(std::int64_t& out) {
 
 std::vector<OptionRow> option_rows(CommandLine& o) {
   return {
-      {"COMMAND", "", "fleet, model ..., setup, enroll NODE, revoke NODE or identities; without: run", command_into(o)},
+      {"COMMAND", "", "fleet, model ..., setup, enroll NODE, revoke NODE or identities; without: run",
+       command_into(o)},
       {"--nats", "URL[,URL...]",
        "the server, or those of a cluster (default: as setup made it, or nats://127.0.0.1:4222)",
        nats_url_into(o.nats.url)},
@@ -232,7 +231,8 @@ Result<CommandLine> parse_command_line(std::span<const std::string_view> argumen
 
 std::string help_text() {
   CommandLine line;
-  return "Usage: flash-coordinator [OPTION]... [fleet | setup | enroll NODE | revoke NODE | identities | model COMMAND "
+  return "Usage: flash-coordinator [OPTION]... [fleet | setup | enroll NODE | revoke NODE | identities | "
+         "model COMMAND "
          "[ARGUMENT]...]\n"
          "Collects what the nodes' agents earn and shows the fleet. See flash-coordinator(8).\n\n" +
          describe_options(option_rows(line));

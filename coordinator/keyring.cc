@@ -21,7 +21,9 @@ std::string port_of(const std::string& url) {
 
 Permissions node_permissions() {
   return {.publish = {"flash.v1.up.*.{{name()}}.>", "flash.v1.hb.*.{{name()}}", "flash.v1.rq.{{name()}}.>",
-                      "flash.v1.id.{{name()}}.renew"},
+                      "flash.v1.id.{{name()}}.renew",
+                      // Models: the stream has nothing else.
+                      "$JS.API.STREAM.MSG.GET.FLASH_MODELS"},
           .subscribe = {"flash.v1.dn.{{name()}}.>", "flash.v1.bc.>", "flash.v1.ck.>", "_INBOX.{{name()}}.>"}};
 }
 

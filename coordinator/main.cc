@@ -17,8 +17,8 @@
 #include "coordinator/fleet.h"
 #include "coordinator/identity_commands.h"
 #include "coordinator/keyring.h"
-#include "coordinator/registrar.h"
 #include "coordinator/model_watch.h"
+#include "coordinator/registrar.h"
 #include "coordinator/version.h"
 #include "coordinator/web.h"
 #include "core/process.h"
@@ -70,7 +70,20 @@ std::string host_name() {
   return is_token(name) ? name : "coordinator";
 }
 
+/// What setup made, unless the operator names another server.
+Result<void> choose_server(CommandLine& line) {
+  if (!line.nats.url.empty()) return {};
+  line.nats.url = "nats://127.0.0.1:4222";
+  if (!exists(in(line.identity, "coordinator.creds"))) return {};
+  FLASH_TRY(NatsOptions made, own_servers(line.identity, "coordinator.creds"));
+  if (!line.nats.credentials.empty()) made.credentials = line.nats.credentials;
+  if (!line.nats.ca.empty()) made.ca = line.nats.ca;
+  line.nats = made;
+  return {};
+}
+
 int change_models(CommandLine line) {
+  if (auto chosen = choose_server(line); !chosen) return fail(chosen.error());
   line.nats.name = std::string("flash-coordinator model ") + flash::kVersion;
   const auto text = run_model_command(line.model, line.nats, flash::kVersion);
   if (!text) return fail(text.error());
@@ -97,18 +110,6 @@ class Status {
   const ServiceLog& log_;
   std::string said_;
 };
-
-/// What setup made, unless the operator names another server.
-Result<void> choose_server(CommandLine& line) {
-  if (!line.nats.url.empty()) return {};
-  line.nats.url = "nats://127.0.0.1:4222";
-  if (!exists(in(line.identity, "coordinator.creds"))) return {};
-  FLASH_TRY(NatsOptions made, own_servers(line.identity, "coordinator.creds"));
-  if (!line.nats.credentials.empty()) made.credentials = line.nats.credentials;
-  if (!line.nats.ca.empty()) made.ca = line.nats.ca;
-  line.nats = made;
-  return {};
-}
 
 /// None where the key that signs nodes is not here.
 Result<std::unique_ptr<RegistrarThread>> start_registrar(const CommandLine& line, const ServiceLog& log) {

@@ -90,7 +90,7 @@ NodeStatus node_status(const std::vector<link::sync::Family>& families) {
 void say_uplink(const UplinkState& s, OwnState& own) {
   own.nats_connected = s.connected;
   own.published = static_cast<double>(s.published);
-  own.refused = static_cast<double>(s.refused);
+  own.violations = static_cast<double>(s.violations);
   own.outbox_records = static_cast<double>(s.outbox.waiting);
   own.taken = static_cast<double>(s.outbox.taken);
   own.confirmed = static_cast<double>(s.outbox.confirmed);

@@ -63,7 +63,7 @@ std::vector<Family> own_families(const OwnState& s, std::string_view version) {
   one("flash_sync_nats_connected", FamilyType::Gauge, "", "1 while connected to a NATS server.",
       s.nats_connected ? 1 : 0);
   one("flash_sync_nats_refused", FamilyType::Counter, "",
-      "Subjects that the NATS server does not let this node speak or hear.", s.refused);
+      "Subjects that the NATS server does not let this node speak or hear.", s.violations);
   one("flash_sync_outbox_records", FamilyType::Gauge, "", "Records that wait for the coordinator.",
       s.outbox_records);
   Family events{"flash_sync_outbox_events",

@@ -23,7 +23,7 @@ struct OwnState {
   double pages = 0, unreachable = 0, invalid = 0, bytes = 0;
   double cpu_seconds = 0, rss_bytes = 0;
   bool nats_connected = false;
-  double refused = 0;
+  double violations = 0;
   double outbox_records = 0;  // that wait for the coordinator
   double taken = 0, published = 0, confirmed = 0, thinned = 0;
   double nearest_asked = 0, nearest_answered = 0, refused = 0;

@@ -153,7 +153,7 @@ void Uplink::renew() {
 }
 
 void Uplink::disconnected(Duration now, const std::string& why) {
-  if (nats_) refused_before_ += nats_->violations();
+  if (nats_) violations_before_ += nats_->violations();
   nats_.reset();
   own_.connected = false;
   link_trouble_ = why;
@@ -177,7 +177,7 @@ Result<void> Uplink::talk(Duration now) {
     FLASH_TRY(message, nats_->next({}));
   }
   if (const std::string trouble = nats_->trouble(); !trouble.empty()) link_trouble_ = trouble;
-  own_.refused = refused_before_ + nats_->violations();
+  own_.violations = violations_before_ + nats_->violations();
   return {};
 }
 

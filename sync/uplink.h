@@ -44,8 +44,8 @@ struct NodeStatus {
 
 struct UplinkState {
   bool connected = false;
-  std::uint64_t published = 0;  // records, each as often as it was sent
-  std::uint64_t refused = 0;    // by the server: a subject that is not this node's
+  std::uint64_t published = 0;   // records, each as often as it was sent
+  std::uint64_t violations = 0;  // subjects that the server does not let this node have
   OutboxCounts outbox;
   // Of the nearest known pairs of new agents; refused: messages that were none, or not asked for.
   std::uint64_t nearest_asked = 0, nearest_answered = 0, refused = 0;
@@ -121,8 +121,8 @@ class Uplink {
   Duration models_wait_{}, models_at_{};
   std::string models_trouble_;
   Duration retry_{}, retry_at_{};
-  Duration renew_at_{};               // by the wall clock; 0: never
-  std::uint64_t refused_before_ = 0;  // over connections of before
+  Duration renew_at_{};                  // by the wall clock; 0: never
+  std::uint64_t violations_before_ = 0;  // over connections of before
   UplinkState own_;
   std::string store_trouble_, link_trouble_;
   std::uint64_t said_thinned_ = 0;
