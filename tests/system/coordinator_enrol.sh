@@ -110,8 +110,9 @@ jq -c '.node = "n1"' "$tmp/n2/coordinator.json" > "$tmp/false/coordinator.json"
 "$bin/flash-sync" --socket "$tmp/none.sock" --listen 127.0.0.1:0 --textfile none --identity "$tmp/false" --outbox "$tmp/false.db" 2> "$tmp/false.log" &
 false_one=$!
 pids+=("$false_one")
-until_true 20 grep -qi "permissions violation.*flash.v1.dn.n1" "$tmp/false.log" || fail "n2 hears what is n1's"
-until_true 20 grep -qi "violation.*flash.v1.dn.n1" "$tmp/nats0.log" || fail "the server does not log it"
+until_true 20 grep -qi "permissions violation.*flash.v1.*n1" "$tmp/false.log" || fail "flash-sync does not say that it is refused"
+until_true 20 grep -qi "subscription violation.*flash.v1.dn.n1" "$tmp/nats0.log" || fail "n2 hears what is n1's"
+until_true 20 grep -qi "publish violation.*flash.v1.hb.default.n1" "$tmp/nats0.log" || fail "n2 speaks as n1"
 port=$(sed -n 's/.*serving http:\/\/127.0.0.1:\([0-9]*\)\/metrics.*/\1/p' "$tmp/false.log")
 counted() {
   exec 3<> "/dev/tcp/127.0.0.1/$port" || return 1
