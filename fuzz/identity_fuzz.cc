@@ -1,5 +1,6 @@
-// What says who somebody is, from outside: tokens, JWTs, keys, wishes and their answers, a server's first line. The
-// first byte says which: an error of one printable line, or what says the same when it is written again.
+// What says who somebody is, from outside: tokens, JWTs, keys, wishes and their answers, a server's first
+// line. The first byte says which: an error of one printable line, or what says the same when it is written
+// again.
 #include <cstdint>
 #include <string_view>
 
