@@ -81,7 +81,7 @@ Result<NatsOptions> own_servers(const std::string& directory, const char* creds)
 Result<void> push_account(const std::string& directory, const std::string& jwt) {
   FLASH_TRY(NatsOptions options, own_servers(directory, "system.creds"));
   options.name = "flash-coordinator";
-  FLASH_TRY(const auto nats, Nats::connect(options));
+  FLASH_TRY(const auto nats, Nats::connect_surely(options));
   FLASH_TRY(const std::string answer, nats->request("$SYS.REQ.CLAIMS.UPDATE", jwt, kPushLongest));
   const auto j = nlohmann::json::parse(answer, nullptr, false);
   if (j.is_object() && j.contains("data")) return {};

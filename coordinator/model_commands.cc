@@ -166,7 +166,7 @@ Result<std::string> run_model_command(const ModelCommand& c, const NatsOptions& 
   const std::string& verb = c.words[0];
   if (verb == "keygen") return keygen(c.words[1]);
   if (verb == "sign") return sign_model(c, software);
-  FLASH_TRY(const auto nats, Nats::connect(options));
+  FLASH_TRY(const auto nats, Nats::connect_surely(options));
   if (verb == "publish") return publish(c, *nats, software);
   if (verb == "list") return list(c, *nats);
   if (verb == "roll-out") return roll_out_command(c, *nats);

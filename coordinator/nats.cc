@@ -16,6 +16,7 @@ namespace flash::coordinator {
 namespace {
 
 constexpr std::int64_t kConnectTimeoutMs = 5000;
+constexpr int kAuthenticationTries = 3;  // one of 256 fails
 constexpr std::int64_t kPingMs = 10000;  // a server that is silent for three of them is gone
 constexpr std::int64_t kWriteDeadlineMs = 5000;
 constexpr std::int64_t kStreamAgeNs = std::int64_t{7} * 86400 * 1'000'000'000;
@@ -165,6 +166,13 @@ Result<std::unique_ptr<Nats>> Nats::connect(const NatsOptions& options) {
   FLASH_CHECK(done(natsConnection_JetStream(&context, connection, nullptr), "JetStream"));
   impl->context.reset(context);
   return std::unique_ptr<Nats>(new Nats(std::move(impl)));
+}
+
+Result<std::unique_ptr<Nats>> Nats::connect_surely(const NatsOptions& options) {
+  auto nats = connect(options);
+  for (int i = 1; i < kAuthenticationTries && !nats && nats.error().is(std::errc::permission_denied); ++i)
+    nats = connect(options);
+  return nats;
 }
 
 bool Nats::open() const {

@@ -49,6 +49,8 @@ struct StreamState {
 class Nats {
  public:
   static Result<std::unique_ptr<Nats>> connect(const NatsOptions& options);
+  /// For who does not come again by itself: tries a refused authentication anew, because of libnats 3.4.
+  static Result<std::unique_ptr<Nats>> connect_surely(const NatsOptions& options);
   ~Nats();
   Nats(const Nats&) = delete;
   Nats& operator=(const Nats&) = delete;

@@ -120,7 +120,7 @@ Result<NodeIdentity> enroll(std::string_view text, const std::string& directory)
     return Error::from_errno(errno, "mkdir " + directory);
   const TokenFiles files(directory);
   FLASH_TRY(const coordinator::NatsOptions as_token, files.write(token, user));
-  FLASH_TRY(const auto nats, coordinator::Nats::connect(as_token));
+  FLASH_TRY(const auto nats, coordinator::Nats::connect_surely(as_token));
   FLASH_TRY(const std::string jwt, ask(*nats, {token.node, user.public_key()}, own));
   if (!token.ca.empty()) FLASH_CHECK(coordinator::write_durable(in(directory, "ca.pem"), token.ca, kOwn));
   if (token.ca.empty()) unlink(in(directory, "ca.pem").c_str());
