@@ -1,9 +1,11 @@
 """The packages go, and take along what they brought."""
 
+import json
 import pathlib
 
 import flashd
 import learner_checks
+import sync_checks
 import world
 from checks import check, eventually, output, require, run
 from safety_checks import limited
@@ -26,6 +28,21 @@ def learner_remove():
     for path in (learner_checks.STATE, *brought):
         require(not path.exists(), f"{path} is still there")
     require(pathlib.Path("/var/lib/flashd").exists() and flashd.CONFIG.exists(), "it took what is flashd's")
+
+
+@check("remove.sync-leaves-flashd-alone", needs=("sync.connects",), seconds=120)
+def sync_purge():
+    world.restart_in("recommend")
+    sync_checks.connected()
+    brought = [path for path in map(pathlib.Path, output("dpkg", "-L", "flash-sync").splitlines()) if path.is_file()]
+    require(any("flash-sync" in path.name for path in brought), f"what did it bring? {brought}")
+    with learner_checks.no_tick_is_missed():
+        run("apt-get", "purge", "-y", "flash-sync", timeout=60)
+        eventually("flashd says absent", lambda: sync_checks.word().startswith("absent"), 20)
+    require(flashd.show("LoadState", unit=sync_checks.UNIT)["LoadState"] == "not-found", f"systemd still knows {sync_checks.UNIT}")
+    for path in (sync_checks.TEXTFILE.parent, *brought):
+        require(not path.exists(), f"{path} is still there")
+    return json.dumps(sorted(path.name for path in brought))
 
 
 @check("remove.restores", needs=("world.services-run",), seconds=120)

@@ -20,7 +20,7 @@ import checks
 MODULES = {
     "x86_64": ("rig_checks", "throttle_checks", "package_checks", "capture_checks", "control_checks", "request_checks",
                "safety_checks", "physical_checks", "learner_checks", "learning_physical_checks", "sync_checks",
-               "fault_checks", "remove_checks"),
+               "cluster_checks", "fault_checks", "remove_checks"),
     "aarch64": ("pmu_checks",),
 }
 

@@ -1,6 +1,5 @@
 """flash-sync as a package and a service: the only part with network, with no other right; what it reads and serves."""
 
-import json
 import pathlib
 import pwd
 import re
@@ -173,18 +172,3 @@ def stopped():
     connected("flash-sync is connected again")
     eventually("no trouble any more", lambda: not troubles(), 60)
     return said[0]
-
-
-@check("sync.purge-leaves-flashd-alone", needs=("sync.connects",), seconds=120)
-def purge():
-    world.restart_in("recommend")
-    connected()
-    brought = [path for path in map(pathlib.Path, output("dpkg", "-L", "flash-sync").splitlines()) if path.is_file()]
-    require(any("flash-sync" in path.name for path in brought), f"what did it bring? {brought}")
-    with no_tick_is_missed():
-        run("apt-get", "purge", "-y", "flash-sync", timeout=60)
-        eventually("flashd says absent", lambda: word().startswith("absent"), 20)
-    require(flashd.show("LoadState", unit=UNIT)["LoadState"] == "not-found", f"systemd still knows {UNIT}")
-    for path in (TEXTFILE.parent, *brought):
-        require(not path.exists(), f"{path} is still there")
-    return json.dumps(sorted(path.name for path in brought))
