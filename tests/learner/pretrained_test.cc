@@ -415,7 +415,7 @@ TEST_F(Inbox, FindsWhatChangedTheNewestFirst) {
 }
 
 TEST_F(Inbox, BelievesNothingBecauseItLiesThere) {
-  put("resource-limits.signed", 4, *make_key_pair());
+  put("resource-limits.signed", 4, link::strange_key());
   const auto found = inbox_->look();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_TRUE(found[0].models.empty());

@@ -123,7 +123,7 @@ TEST_F(ModelsOfANode, WhatIsHeldIsNotFetchedAgain) {
 }
 
 TEST_F(ModelsOfANode, AForgedModelIsRefused) {
-  hand_out(link::signed_as(link::manifest(1), link::model_bytes(), *make_key_pair()), 1);
+  hand_out(link::signed_as(link::manifest(1), link::model_bytes(), link::strange_key()), 1);
   run();
   EXPECT_EQ(held(), 0U);
   EXPECT_EQ(on_disk(), 0U);
