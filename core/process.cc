@@ -1,6 +1,7 @@
 #include "core/process.h"
 
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -26,6 +27,16 @@ std::uint64_t random_seed() {
   std::uint64_t seed = 0;
   if (getrandom(&seed, sizeof seed, 0) == sizeof seed) return seed;
   return static_cast<std::uint64_t>(clock_now(CLOCK_REALTIME).count()) ^ static_cast<std::uint64_t>(getpid());
+}
+
+OwnUsage own_usage() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto of = [](const timeval& t) -> Duration {
+    return std::chrono::seconds(t.tv_sec) + std::chrono::microseconds(t.tv_usec);
+  };
+  return {of(usage.ru_utime) + of(usage.ru_stime), static_cast<std::uint64_t>(usage.ru_maxrss) * 1024,
+          static_cast<std::uint64_t>(usage.ru_nvcsw)};
 }
 
 double resident_bytes() {

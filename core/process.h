@@ -17,6 +17,13 @@ Now read_clocks();
 std::uint64_t to_usec(Duration d);
 /// Another one for each process.
 std::uint64_t random_seed();
+/// What this process took since it started.
+struct OwnUsage {
+  Duration cpu{};  // user and system time
+  std::uint64_t peak_memory_bytes = 0;
+  std::uint64_t wakeups = 0;  // voluntary context switches
+};
+OwnUsage own_usage();
 /// Resident memory of this process; 0: unknown.
 double resident_bytes();
 

@@ -1,7 +1,6 @@
 #include "daemon/app.h"
 
 #include <signal.h>
-#include <sys/resource.h>
 #include <systemd/sd-bus.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
@@ -9,9 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "actuators/ledger.h"
@@ -23,6 +20,7 @@
 #include "daemon/dbus_service.h"
 #include "daemon/drivers.h"
 #include "daemon/episode_summaries.h"
+#include "daemon/event_log.h"
 #include "daemon/journal.h"
 #include "daemon/learner_link.h"
 #include "daemon/log.h"
@@ -42,12 +40,6 @@ constexpr Duration kBusRetry = std::chrono::seconds(5);
 /// changes a unit (actuators/systemd_driver.cc).
 constexpr Duration kBusWait = std::chrono::seconds(2);
 
-std::string number(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", v);
-  return text;
-}
-
 /// Keys whose change waits for a restart.
 std::vector<std::string> needs_restart(const DaemonConfig& before, const DaemonConfig& after) {
   std::vector<std::string> keys;
@@ -63,22 +55,6 @@ Counters counters(const JournalCounters& c) {
           {"dropped", c.dropped},
           {"rotated", c.rotated},
           {"repaired", c.repaired}};
-}
-
-rusage own_usage() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage;
-}
-
-Duration of(const timeval& t) {
-  return std::chrono::seconds(t.tv_sec) + std::chrono::microseconds(t.tv_usec);
-}
-
-/// User and system time of the process.
-Duration process_time() {
-  const rusage usage = own_usage();
-  return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
 /// Percent of one core by part, as metrics and the D-Bus property have it.
@@ -177,7 +153,7 @@ class App {
   std::uint64_t late_ticks_ = 0;
   Duration tick_duration_{}, ticks_busy_{};
   std::optional<OverheadGuard> guard_;
-  std::map<std::string, Degraded> said_degraded_;
+  DegradedLog degraded_log_;
   std::string said_status_;
 };
 
@@ -235,18 +211,7 @@ void App::offer_service() {
   callbacks.overhead_budget = [this] { return guard_->options().budget_pct; };
   callbacks.ticks = [this] { return ticks_; };
   callbacks.tick_duration = [this] { return tick_duration_; };
-  callbacks.log = [](const ChangeRecord& record) {
-    const std::string who = record.sender.empty() ? "a direct connection" : record.sender;
-    log(record.verdict == "done" ? LOG_NOTICE : LOG_WARNING,
-        record.method + "(" + record.arguments + ") by uid " + std::to_string(record.uid) + ", pid " +
-            std::to_string(record.pid) + " (" + who + "): " + record.verdict +
-            (record.message.empty() ? "" : ": " + record.message),
-        {{"MESSAGE_ID", std::string(kMessageOperator)},
-         {"FLASHD_METHOD", record.method},
-         {"FLASHD_CALLER_UID", std::to_string(record.uid)},
-         {"FLASHD_CALLER_PID", std::to_string(record.pid)},
-         {"FLASHD_VERDICT", record.verdict}});
-  };
+  callbacks.log = log_call;
   auto service = DbusService::open(bus_, node_->loop(), std::move(callbacks));
   if (!service) {
     bus_trouble_ = "no D-Bus service: " + service.error().message();
@@ -417,17 +382,8 @@ void App::on_changed(TargetId id, AgentChange change) {
   const auto view = node_->loop().view(id);
   if (!view) return;
   if (learner_ && change.added) learner_->agent_added(*view->target, view->rule->reward);
-  if (change.added)
-    log(LOG_INFO,
-        "managing " + view->target->name + " by rule " + view->rule->name + " (" +
-            std::string(to_string(view->target->task())) + ", " + std::string(to_string(view->mode)) + ")",
-        {{"FLASHD_AGENT", agent_name(id)}, {"FLASHD_TARGET", view->target->name}});
-  if (change.stage)
-    log(LOG_NOTICE, view->target->name + ": stage " + std::string(to_string(view->stage)),
-        {{"MESSAGE_ID", std::string(kMessageStage)},
-         {"FLASHD_AGENT", agent_name(id)},
-         {"FLASHD_TARGET", view->target->name},
-         {"FLASHD_STAGE", std::string(to_string(view->stage))}});
+  if (change.added) log_managed(*view);
+  if (change.stage) log_stage(*view);
 }
 
 void App::on_decided(const Target& target, const Decision& decision) {
@@ -440,31 +396,7 @@ void App::on_decided(const Target& target, const Decision& decision) {
     }
     sync_->episode_ended(std::move(*ended));
   }
-  if (!decision.changed_something()) return;
-  for (const KnobOutcome& o : decision.outcomes) {
-    if (o.status != WriteStatus::Written && o.status != WriteStatus::Failed &&
-        o.status != WriteStatus::Undone)
-      continue;
-    const KnobTraits& knob = traits(o.knob);
-    const bool bad = o.status != WriteStatus::Written;
-    const std::string before = number(decision.current[o.knob]);
-    log(bad ? LOG_WARNING : LOG_INFO,
-        target.name + ": " + std::string(knob.name) + " " + before + " -> " + number(o.executed) + " " +
-            std::string(knob.unit) + " (" + std::string(to_string(o.status)) + ")" +
-            (o.message.empty() ? "" : ": " + o.message) + ". " + decision.explanation,
-        {{"MESSAGE_ID", std::string(kMessageDecision)},
-         {"FLASHD_AGENT", agent_name(target.id)},
-         {"FLASHD_TARGET", target.name},
-         {"FLASHD_TASK", std::string(to_string(target.task()))},
-         {"FLASHD_RULE", target.rule},
-         {"FLASHD_STAGE", std::string(to_string(decision.stage))},
-         {"FLASHD_CONTROLLER", std::string(to_string(decision.controller))},
-         {"FLASHD_REWARD", number(decision.reward.value)},
-         {"FLASHD_KNOB", std::string(knob.name)},
-         {"FLASHD_BEFORE", before},
-         {"FLASHD_ASKED", number(o.asked)},
-         {"FLASHD_AFTER", number(o.executed)}});
-  }
+  log_decision(target, decision);
 }
 
 std::vector<Degraded> App::degraded() const {
@@ -475,7 +407,7 @@ std::vector<Degraded> App::degraded() const {
 }
 
 void App::keep_budget(Duration now) {
-  OwnCost cost{now, process_time(), {}};
+  OwnCost cost{now, own_usage().cpu, {}};
   for (const KernelProbe* probe : node_->probes()) cost.probes.push_back(probe->cost());
   if (guard_->step(cost)) apply_guard();
 }
@@ -576,10 +508,10 @@ std::vector<link::sync::Family> App::own_metrics() const {
   s.late_ticks = late_ticks_;
   s.last_tick = tick_duration_;
   s.busy = ticks_busy_;
-  const rusage usage = own_usage();
-  s.cpu_seconds = seconds(process_time());
-  s.peak_memory_bytes = static_cast<double>(usage.ru_maxrss) * 1024;
-  s.wakeups = static_cast<std::uint64_t>(usage.ru_nvcsw);
+  const OwnUsage usage = own_usage();
+  s.cpu_seconds = seconds(usage.cpu);
+  s.peak_memory_bytes = static_cast<double>(usage.peak_memory_bytes);
+  s.wakeups = usage.wakeups;
   s.overhead_pct = overhead(*guard_);
   s.overhead_budget_pct = guard_->options().budget_pct;
   s.degraded = degraded();
@@ -604,21 +536,9 @@ void App::record(Now now) {
 }
 
 void App::say_degraded() {
-  std::map<std::string, Degraded> now;
-  for (Degraded& d : degraded()) now.emplace(d.part + ": " + d.reason, std::move(d));
-  if (!bus_trouble_.empty()) now.emplace("bus: " + bus_trouble_, Degraded{"bus", bus_trouble_});
-  const auto say = [](int level, const std::string& text, const Degraded& d) {
-    const LogField id = {"MESSAGE_ID", std::string(kMessageDegraded)}, part = {"FLASHD_PART", d.part};
-    if (d.target.empty())
-      log(level, text, {id, part});
-    else
-      log(level, text, {id, part, {"FLASHD_TARGET", d.target}});
-  };
-  for (const auto& [text, d] : now)
-    if (!said_degraded_.count(text)) say(LOG_WARNING, text, d);
-  for (const auto& [text, d] : said_degraded_)
-    if (!now.count(text)) say(LOG_INFO, "over: " + text, d);
-  said_degraded_ = std::move(now);
+  std::vector<Degraded> all = degraded();
+  if (!bus_trouble_.empty()) all.push_back({"bus", bus_trouble_});
+  degraded_log_.say(std::move(all));
 }
 
 void App::say_status() {
@@ -626,7 +546,7 @@ void App::say_status() {
   std::string status = loop.disabled() ? "disabled: " + loop.disabled_reason()
                                        : std::to_string(loop.agents().size()) + " agents, mode " +
                                              std::string(to_string(loop.options().mode));
-  if (!said_degraded_.empty()) status += ", degraded: " + std::to_string(said_degraded_.size());
+  if (degraded_log_.parts() > 0) status += ", degraded: " + std::to_string(degraded_log_.parts());
   if (status == said_status_) return;
   said_status_ = status;
   sd_notifyf(0, "STATUS=%s", status.c_str());

@@ -1,6 +1,5 @@
 // flash-pretrain: makes the shared model of a task from a pool of simulated pairs, and says what it is worth
 // on pairs that it never saw. flash-pretrain(1).
-#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdio>
@@ -16,6 +15,7 @@
 
 #include "agents/agent.h"
 #include "core/command_line.h"
+#include "core/process.h"
 #include "core/tensor_file.h"
 #include "meta/policy_model.h"
 #include "policy/observation_space.h"
@@ -117,15 +117,6 @@ std::vector<OptionRow> option_rows(Options& o) {
   return rows;
 }
 
-double cpu_seconds() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 /// What was learned, by whichever recipe.
 struct Learned {
   std::optional<SharedPolicy> ours;
@@ -193,10 +184,10 @@ int run(const Options& o) {
   std::cerr << "learning " << to_string(o.pool.task) << " from " << pool->pairs.size() << " pairs with "
             << computes << '\n';
   const auto start = std::chrono::steady_clock::now();
-  const double cpu_before = cpu_seconds();
+  const double cpu_before = flash::seconds(own_usage().cpu);
   auto learned = learn(o, *pool);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const double cpu = cpu_seconds() - cpu_before;
+  const double cpu = flash::seconds(own_usage().cpu) - cpu_before;
   if (!learned) {
     std::cerr << "flash-pretrain: " << learned.error().message() << '\n';
     return kExitFailure;

@@ -1,0 +1,99 @@
+#include "daemon/event_log.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "daemon/log.h"
+
+namespace flash {
+namespace {
+
+std::string number(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", v);
+  return text;
+}
+
+void log_degraded(int level, const std::string& text, const Degraded& d) {
+  const LogField id = {"MESSAGE_ID", std::string(kMessageDegraded)}, part = {"FLASHD_PART", d.part};
+  if (d.target.empty())
+    log(level, text, {id, part});
+  else
+    log(level, text, {id, part, {"FLASHD_TARGET", d.target}});
+}
+
+void log_knob(const Target& target, const Decision& decision, const KnobOutcome& o) {
+  const KnobTraits& knob = traits(o.knob);
+  const bool bad = o.status != WriteStatus::Written;
+  const std::string before = number(decision.current[o.knob]);
+  log(bad ? LOG_WARNING : LOG_INFO,
+      target.name + ": " + std::string(knob.name) + " " + before + " -> " + number(o.executed) + " " +
+          std::string(knob.unit) + " (" + std::string(to_string(o.status)) + ")" +
+          (o.message.empty() ? "" : ": " + o.message) + ". " + decision.explanation,
+      {{"MESSAGE_ID", std::string(kMessageDecision)},
+       {"FLASHD_AGENT", agent_name(target.id)},
+       {"FLASHD_TARGET", target.name},
+       {"FLASHD_TASK", std::string(to_string(target.task()))},
+       {"FLASHD_RULE", target.rule},
+       {"FLASHD_STAGE", std::string(to_string(decision.stage))},
+       {"FLASHD_CONTROLLER", std::string(to_string(decision.controller))},
+       {"FLASHD_REWARD", number(decision.reward.value)},
+       {"FLASHD_KNOB", std::string(knob.name)},
+       {"FLASHD_BEFORE", before},
+       {"FLASHD_ASKED", number(o.asked)},
+       {"FLASHD_AFTER", number(o.executed)}});
+}
+
+}  // namespace
+
+void log_managed(const AgentView& agent) {
+  const Target& target = *agent.target;
+  log(LOG_INFO,
+      "managing " + target.name + " by rule " + agent.rule->name + " (" +
+          std::string(to_string(target.task())) + ", " + std::string(to_string(agent.mode)) + ")",
+      {{"FLASHD_AGENT", agent_name(target.id)}, {"FLASHD_TARGET", target.name}});
+}
+
+void log_stage(const AgentView& agent) {
+  const Target& target = *agent.target;
+  log(LOG_NOTICE, target.name + ": stage " + std::string(to_string(agent.stage)),
+      {{"MESSAGE_ID", std::string(kMessageStage)},
+       {"FLASHD_AGENT", agent_name(target.id)},
+       {"FLASHD_TARGET", target.name},
+       {"FLASHD_STAGE", std::string(to_string(agent.stage))}});
+}
+
+void log_decision(const Target& target, const Decision& decision) {
+  if (!decision.changed_something()) return;
+  for (const KnobOutcome& o : decision.outcomes)
+    if (o.status == WriteStatus::Written || o.status == WriteStatus::Failed || o.status == WriteStatus::Undone)
+      log_knob(target, decision, o);
+}
+
+void log_call(const ChangeRecord& call) {
+  const std::string who = call.sender.empty() ? "a direct connection" : call.sender;
+  log(call.verdict == "done" ? LOG_NOTICE : LOG_WARNING,
+      call.method + "(" + call.arguments + ") by uid " + std::to_string(call.uid) + ", pid " +
+          std::to_string(call.pid) + " (" + who + "): " + call.verdict +
+          (call.message.empty() ? "" : ": " + call.message),
+      {{"MESSAGE_ID", std::string(kMessageOperator)},
+       {"FLASHD_METHOD", call.method},
+       {"FLASHD_CALLER_UID", std::to_string(call.uid)},
+       {"FLASHD_CALLER_PID", std::to_string(call.pid)},
+       {"FLASHD_VERDICT", call.verdict}});
+}
+
+void DegradedLog::say(std::vector<Degraded> all) {
+  std::map<std::string, Degraded> now;
+  for (Degraded& d : all) {
+    std::string text = d.part + ": " + d.reason;
+    now.emplace(std::move(text), std::move(d));
+  }
+  for (const auto& [text, d] : now)
+    if (!said_.contains(text)) log_degraded(LOG_WARNING, text, d);
+  for (const auto& [text, d] : said_)
+    if (!now.contains(text)) log_degraded(LOG_INFO, "over: " + text, d);
+  said_ = std::move(now);
+}
+
+}  // namespace flash

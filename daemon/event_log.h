@@ -1,0 +1,34 @@
+// Purpose: what is logged of the loop's events, with journald fields (flashd(8), "Journal").
+// Ownership: DegradedLog owns what it said. Thread rule: the control loop's thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/ports.h"
+#include "daemon/dbus_service.h"
+#include "policy/control_loop.h"
+
+namespace flash {
+
+/// A target that is managed from now on.
+void log_managed(const AgentView& agent);
+/// The stage that the agent is in from now on.
+void log_stage(const AgentView& agent);
+/// One line per knob that was written, or should have been.
+void log_decision(const Target& target, const Decision& decision);
+/// An operator's call over D-Bus, done or refused.
+void log_call(const ChangeRecord& call);
+
+/// Says once that something is degraded, and once that it is over.
+class DegradedLog {
+ public:
+  void say(std::vector<Degraded> all);
+  std::size_t parts() const { return said_.size(); }
+
+ private:
+  std::map<std::string, Degraded> said_;
+};
+
+}  // namespace flash
