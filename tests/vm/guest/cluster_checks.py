@@ -11,6 +11,7 @@ from sync_checks import UNIT as SYNC_UNIT, connected
 
 UNITS = ("flash-coordinator-nats.service", "flash-coordinator.service")
 NODE = "guest"
+RENEWAL = ("flash-coordinator-renew.service", "flash-coordinator-renew.timer")
 KEYS = pathlib.Path("/etc/flash-coordinator")
 
 
@@ -52,7 +53,19 @@ def sets_up():
 
 @check("cluster.exposure-at-most-2", needs=("cluster.one-command-sets-up",))
 def exposure():
-    return "; ".join(package_checks.exposure_of(unit, 2) for unit in UNITS)
+    return "; ".join(package_checks.exposure_of(unit, 2) for unit in (*UNITS, RENEWAL[0]))
+
+
+@check("cluster.a-lost-certificate-is-made-anew", needs=("cluster.one-command-sets-up",), seconds=120)
+def renews():
+    require(flashd.show("ActiveState", unit=RENEWAL[1])["ActiveState"] == "active", "the timer does not run")
+    certificate = KEYS / "server.pem"
+    before = certificate.read_bytes()
+    certificate.unlink()
+    output("systemctl", "start", RENEWAL[0])
+    require(certificate.read_bytes() != before, "the certificate is the old one")
+    eventually("both services are active", lambda: set(states().values()) == {"active"}, 60)
+    return output("journalctl", "-b", "-u", RENEWAL[0], "-o", "cat", "--grep", "server.pem").splitlines()[-1]
 
 
 @check("cluster.an-enrolled-node-shows-its-agents", needs=("cluster.one-command-sets-up",), seconds=180)
@@ -91,7 +104,7 @@ def revoked():
 @check("cluster.purge-leaves-nothing", needs=("cluster.installs",), seconds=120)
 def purge():
     run("apt-get", "purge", "-y", "flash-coordinator", timeout=100)
-    for unit in UNITS:
+    for unit in (*UNITS, *RENEWAL):
         require(flashd.show("LoadState", unit=unit)["LoadState"] == "not-found", f"systemd still knows {unit}")
     for path in (KEYS, pathlib.Path("/var/lib/flash-coordinator"), pathlib.Path("/var/lib/flash-coordinator-nats")):
         require(not path.exists(), f"{path} is still there")
