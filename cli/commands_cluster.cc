@@ -1,3 +1,4 @@
+#include <cctype>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@ namespace {
 
 constexpr const char* kSyncPath = "/org/flashd/Sync";
 constexpr const char* kSyncInterface = "org.flashd.Sync1";
+constexpr std::uint64_t kPageRows = 50;       // as org.flashd.Sync(5) has it
+constexpr std::uint64_t kMostRows = 100'000;  // then the web page is the better place
 
 std::uint64_t number_at(const json& properties, const char* name) {
   return properties.at(name).get<std::uint64_t>();
@@ -64,9 +67,74 @@ std::vector<std::vector<Cell>> cluster_rows(const json& c) {
   return rows;
 }
 
+json row_json(const json& r, bool agents) {
+  json j = {{"node", r[0]}, {"pool", r[1]}};
+  if (agents) {
+    j["target"] = r[2];
+    j["application"] = r[3];
+    j["task"] = r[4];
+    j["stage"] = r[5];
+  } else {
+    j["agents"] = r[6];
+    j["serving"] = r[7];
+  }
+  j["reward"] = number_json(r[8]);
+  j["fallback"] = number_json(r[9]);
+  j["time"] = time_json(r[10].get<std::uint64_t>());
+  return j;
+}
+
+/// All rows that match, a page at a time; what comes and goes meanwhile may be missed.
+json all_rows(BusClient& bus, const std::string& what, const std::string& text) {
+  json rows = json::array();
+  std::uint64_t offset = 0;
+  while (offset < kMostRows) {
+    const json answer =
+        bus.call(kSyncPath, kSyncInterface, "Fleet", "sst", what.c_str(), text.c_str(), offset);
+    const json& page = answer.at(1);
+    for (const auto& row : page) rows.push_back(row_json(row, what == "agents"));
+    offset += kPageRows;
+    if (offset >= answer.at(0).get<std::uint64_t>()) break;
+  }
+  return rows;
+}
+
+std::vector<std::vector<Cell>> fleet_rows(const json& rows, bool agents) {
+  const std::vector<std::string> keys =
+      agents ? std::vector<std::string>{"node",  "target", "application", "task",
+                                        "stage", "reward", "fallback",    "time"}
+             : std::vector<std::string>{"node", "pool", "agents", "serving", "reward", "fallback", "time"};
+  std::vector<std::vector<Cell>> out(1);
+  for (std::string title : keys) {
+    for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    out[0].push_back({title, Colour::Bold});
+  }
+  for (const json& row : rows) {
+    std::vector<Cell> cells;
+    for (const std::string& key : keys)
+      cells.push_back(
+          {key == "reward" || key == "fallback" ? number_text(number_of(row[key])) : text_of(row[key])});
+    out.push_back(std::move(cells));
+  }
+  return out;
+}
+
+Exit print_fleet(BusClient& bus, const Invocation& i, const Style& style) {
+  const std::string& what = i.arguments[0];
+  const json rows = all_rows(bus, what, i.arguments.size() > 1 ? i.arguments[1] : "");
+  if (i.json)
+    print(rows);
+  else if (rows.empty())
+    std::cout << "None.\n";
+  else
+    std::cout << table(style, fleet_rows(rows, what == "agents"));
+  return Exit::Ok;
+}
+
 }  // namespace
 
 Exit cluster(BusClient& bus, const Invocation& i, const Style& style) {
+  if (!i.arguments.empty() && i.arguments[0] != "status") return print_fleet(bus, i, style);
   const json answer = bus.call(kSyncPath, "org.freedesktop.DBus.Properties", "GetAll", "s", kSyncInterface);
   const json state = cluster_json(answer.at(0));
   if (i.json)

@@ -39,7 +39,8 @@ constexpr std::array kCommands = {
     CommandRow{Command::Verify, "verify", "", 0, 0, "Compare what is in force with what was written"},
     CommandRow{Command::Doctor, "doctor", "", 0, 0,
                "Where each signal comes from, and why not from a better source"},
-    CommandRow{Command::Cluster, "cluster", "[status]", 0, 1, "The way to the fleet, as flash-sync knows it"},
+    CommandRow{Command::Cluster, "cluster", "[status|nodes|agents [TEXT]]", 0, 2,
+               "The way to the fleet as flash-sync knows it; its nodes, its agents"},
     CommandRow{Command::Reload, "reload", "", 0, 0, "Read the configuration again"},
     CommandRow{Command::Config, "config", "check [FILE]", 1, 2,
                "Check the configuration (or FILE) with flashd"},
@@ -132,10 +133,13 @@ void check(const Invocation& i) {
     case Command::Config:
       if (i.arguments[0] != "check") throw usage("usage: flashctl config check [FILE]");
       break;
-    case Command::Cluster:
-      if (given == 1 && i.arguments[0] != "status")
-        throw usage("cluster: '" + i.arguments[0] + "' is not status");
+    case Command::Cluster: {
+      const std::string what = given > 0 ? i.arguments[0] : "status";
+      if (what != "status" && what != "nodes" && what != "agents")
+        throw usage("cluster: '" + what + "' is not status, nodes or agents");
+      if (what == "status" && given > 1) throw usage("cluster status takes no argument");
       break;
+    }
     default:
       break;
   }

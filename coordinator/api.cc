@@ -73,6 +73,7 @@ json agent_json(const FleetAgent& a) {
           {"stage", to_string(e.stage)},
           {"reward", number(reward_of(a))},
           {"fallback", number(fallback_of(a))},
+          {"model", e.model},
           {"model_version", e.model_version},
           {"episode", e.episode},
           {"records", a.records},
@@ -266,12 +267,8 @@ std::string curves_answer(const FleetView& view, const CurvesQuery& query) {
 }
 
 std::string map_answer(FleetView& view, const MapQuery& query) {
-  const FleetView::Placed& placed = view.placed(query.task, query.model_version);
-  json versions = json::array(), points = json::array();
-  for (const auto& [version, agents] : placed.model_versions) {
-    if (versions.size() == kMaxNames) break;
-    versions.push_back({{"model_version", version}, {"agents", agents}});
-  }
+  const FleetView::Placed& placed = view.placed(query.task, query.model);
+  json points = json::array();
   const std::size_t stride =
       std::max<std::size_t>(1, (placed.agents.size() + kMaxMapPoints - 1) / kMaxMapPoints);
   for (std::size_t i = 0; i < placed.agents.size(); i += stride) {
@@ -282,7 +279,8 @@ std::string map_answer(FleetView& view, const MapQuery& query) {
   }
   return text_of({{"task", to_string(query.task)},
                   {"agents", placed.agents.size()},
-                  {"model_versions", std::move(versions)},
+                  {"model", placed.model},
+                  {"models", names_json(placed.models)},
                   {"explained", placed.map.explained},
                   {"points", std::move(points)}});
 }

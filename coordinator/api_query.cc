@@ -158,10 +158,7 @@ Result<CurvesQuery> curves_query(const http::Target& target) {
 
 Result<MapQuery> map_query(const http::Target& target) {
   MapQuery q;
-  std::uint64_t version = 0;
-  FLASH_CHECK(read_all(target, {{"task", task_into(q.task)},
-                                {"model_version", number_into<std::uint64_t>(version, 0, UINT64_MAX)}}));
-  if (target.parameter("model_version")) q.model_version = version;
+  FLASH_CHECK(read_all(target, {{"task", task_into(q.task)}, {"model", word_into(q.model)}}));
   return q;
 }
 

@@ -60,7 +60,7 @@ struct CurvesQuery {
 
 struct MapQuery {
   Task task = Task::ResourceLimits;
-  std::optional<std::uint64_t> model_version;
+  std::string model;  // whose embeddings; empty: the one that most agents have
 };
 
 /// EINVAL names the parameter: unknown, not of its type, out of bounds.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/fleet_page.h"
 #include "core/process.h"
 
 namespace flash::coordinator {
@@ -15,6 +16,7 @@ constexpr std::size_t kBatch = 1024;  // messages per commit
 // message most of the nodes'.
 constexpr Duration kGather = std::chrono::milliseconds(100);
 constexpr int kOthers = 4096;     // messages of no stream per batch
+constexpr int kFleetPages = 4;    // of them, that each read the store
 constexpr int kIdleBatches = 60;  // in a row without a message: is the consumer still alive?
 constexpr int kNothingLeft = 4;   // likewise: what was there when it was connected to has come
 constexpr Duration kBeat = std::chrono::seconds(1), kBooks = std::chrono::seconds(5);
@@ -64,7 +66,7 @@ Result<void> Collector::connect() {
                           std::to_string(stream.first - position_.last - 1) + " messages are missing here");
   behind_ = stream.last;
   FLASH_CHECK(nats->subscribe_stream(options_.stream.name, options_.stream.subjects, position_.last + 1));
-  for (const char* subjects : {kAllQuestions, kAllHeartbeats, kAllCoordinators})
+  for (const char* subjects : {kAllQuestions, kAllFleetQuestions, kAllHeartbeats, kAllCoordinators})
     FLASH_CHECK(nats->listen(subjects));
   FLASH_CHECK(nats->open_bucket(kBucket, options_.stream.replicas));
   nats_ = std::move(nats);
@@ -87,6 +89,19 @@ Result<void> Collector::take(Message message) {
 void Collector::refuse(const Message& message, const std::string& why) {
   ++refused_;
   say_(LOG_WARNING, "refused a message of " + message.subject + ": " + why);
+}
+
+Result<void> Collector::answer_fleet(const Message& message) {
+  const auto node = fleet_asking_node(message.subject);
+  const auto question = decode_fleet_question(message.bytes);
+  if (!node || !question) {
+    refuse(message, node ? question.error().message() : "not a subject of questions");
+    return {};
+  }
+  if (!lease_.held(clock_now(CLOCK_MONOTONIC))) return {};  // another one answers
+  if (++fleet_pages_ > kFleetPages) return {};              // who asked asks again
+  FLASH_TRY(const FleetPage page, fleet_page(store_, *question));
+  return nats_->publish(fleet_page_subject(*node), encode(page));
 }
 
 Result<void> Collector::commit() {
@@ -141,6 +156,7 @@ Result<void> Collector::look_behind() {
 
 Result<void> Collector::hear_others() {
   const Now now = read_clocks();
+  fleet_pages_ = 0;
   for (int i = 0; i < kOthers; ++i) {
     FLASH_TRY(const auto message, nats_->heard());
     if (!message) break;
@@ -152,6 +168,7 @@ Result<void> Collector::hear_others() {
 Result<void> Collector::hear(const Message& message, Now now) {
   if (const auto name = coordinator_of(message.subject)) return hear_coordinator(*name, message, now);
   const auto origin = heartbeat_origin(message.subject);
+  if (!origin && message.subject.ends_with(".fleet")) return answer_fleet(message);
   if (!origin) return answer(message);
   if (const auto heartbeat = decode_heartbeat(message.bytes))
     members_.beat(*origin, *heartbeat, wall_us(now));

@@ -60,6 +60,7 @@ class Collector {
   Result<void> beat(Duration now);
   Result<void> keep_books(Now now);
   Result<void> retain(Now now);
+  Result<void> answer_fleet(const Message& message);
   /// Nothing has come for long: is there nothing? A consumer can be lost without a word.
   Result<void> look_behind();
   bool in_step() const { return position_.last >= behind_; }
@@ -82,6 +83,7 @@ class Collector {
   std::string said_trouble_;
   std::uint64_t said_lease_ = 0, said_not_waited_ = 0;
   Duration beat_at_{}, books_at_{}, retain_at_{};
+  int fleet_pages_ = 0;  // answered in this batch
 };
 
 }  // namespace flash::coordinator

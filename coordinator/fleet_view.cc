@@ -8,18 +8,18 @@ namespace {
 
 constexpr std::int64_t kHistoryRecords = 1'000'000;  // that a start reads again, the newest
 constexpr std::size_t kHistoryBatch = 20'000;
+constexpr std::size_t kMaps = 16;  // that are kept until something changes
 
-/// The size that most embeddings have: others are of another kind of model.
+/// Of what most have; of several, the first in order. REQUIRES: there is one.
+template <class Key>
+Key most_frequent(const std::map<Key, std::size_t>& counts) {
+  return std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; })->first;
+}
+
 std::size_t usual_size(const std::vector<const FleetAgent*>& agents) {
   std::map<std::size_t, std::size_t> sizes;
   for (const FleetAgent* a : agents) ++sizes[a->latest.embedding.size()];
-  std::size_t best = 0, count = 0;
-  for (const auto& [size, n] : sizes)
-    if (n > count) {
-      best = size;
-      count = n;
-    }
-  return best;
+  return most_frequent(sizes);
 }
 
 }  // namespace
@@ -51,6 +51,7 @@ Result<void> FleetView::refresh(std::int64_t now_us, const LiveState& live) {
     placed_.clear();
   }
   live_ = live;
+  FLASH_TRY(coordinators_, store_.coordinators());
   FLASH_TRY(const auto marks, store_.marks());
   summarize(marks);
   read_us_ = now_us;
@@ -101,17 +102,19 @@ void FleetView::summarize(const std::vector<RunMark>& marks) {
   }
 }
 
-const FleetView::Placed& FleetView::placed(Task task, std::optional<std::uint64_t> model_version) {
-  const std::pair key(task, model_version);
+const FleetView::Placed& FleetView::placed(Task task, const std::string& model) {
+  const std::pair key(task, model);
   if (const auto known = placed_.find(key); known != placed_.end()) return known->second;
-  if (placed_.size() >= 16) placed_.clear();
+  if (placed_.size() >= kMaps) placed_.clear();
   Placed& p = placed_[key];
+  for (const FleetAgent& a : agents_)
+    if (a.latest.task == task && !a.latest.embedding.empty()) ++p.models[a.latest.model];
+  p.model = model.empty() && !p.models.empty() ? most_frequent(p.models) : model;
   std::vector<const FleetAgent*> candidates;
-  for (const FleetAgent& a : agents_) {
-    if (a.latest.task != task || a.latest.embedding.empty()) continue;
-    ++p.model_versions[a.latest.model_version];
-    if (!model_version || a.latest.model_version == *model_version) candidates.push_back(&a);
-  }
+  for (const FleetAgent& a : agents_)
+    if (a.latest.task == task && !a.latest.embedding.empty() && a.latest.model == p.model)
+      candidates.push_back(&a);
+  if (candidates.empty()) return p;
   const std::size_t size = usual_size(candidates);
   std::vector<const std::vector<float>*> embeddings;
   for (const FleetAgent* a : candidates) {

@@ -62,17 +62,21 @@ class FleetView {
   const LiveState& live() const { return live_; }
   const std::vector<FleetAgent>& agents() const { return agents_; }  // in order of node and agent
   const std::vector<NodeView>& nodes() const { return nodes_; }      // in order of node
+  const std::vector<FleetCoordinator>& coordinators() const { return coordinators_; }
   const History& history() const { return history_; }
   std::int64_t read_us() const { return read_us_; }
 
-  /// Agents of a task that have an embedding of the usual size, and where they lie in the plane.
+  /// Agents of a task whose embeddings one model made, and where they lie in the plane: those of different
+  /// models are not comparable.
   struct Placed {
+    std::string model;
     std::vector<const FleetAgent*> agents;
     EmbeddingMap map;
-    std::map<std::uint64_t, std::size_t> model_versions;  // of all of the task: how many agents
+    std::map<std::string, std::size_t> models;  // of all of the task: how many agents
   };
   /// REQUIRES: nobody keeps it beyond the next refresh().
-  const Placed& placed(Task task, std::optional<std::uint64_t> model_version);
+  /// Empty: the model that most of the task's agents have.
+  const Placed& placed(Task task, const std::string& model);
 
  private:
   explicit FleetView(Store store) : store_(std::move(store)) {}
@@ -84,10 +88,11 @@ class FleetView {
   LiveState live_;
   std::vector<FleetAgent> agents_;
   std::vector<NodeView> nodes_;
+  std::vector<FleetCoordinator> coordinators_;
   History history_;
   std::optional<std::int64_t> history_at_;  // the last record that is in it
   std::int64_t read_us_ = 0;
-  std::map<std::pair<Task, std::optional<std::uint64_t>>, Placed> placed_;
+  std::map<std::pair<Task, std::string>, Placed> placed_;
 };
 
 std::optional<double> reward_of(const FleetAgent& agent);

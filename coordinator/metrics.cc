@@ -27,6 +27,22 @@ Family nodes_family(const FleetView& view) {
   return f;
 }
 
+Family instances_family(const FleetView& view) {
+  double in_step = 0, holders = 0;
+  for (const FleetCoordinator& c : view.coordinators()) {
+    in_step += c.in_step;
+    holders += c.lease > 0;
+  }
+  return {"flash_coordinator_instances",
+          FamilyType::Gauge,
+          "",
+          "Coordinators that this one knows, itself among them: all, those that have read the whole stream, "
+          "holders of the lease.",
+          {"state"},
+          {"known", "in_step", "holder"},
+          {static_cast<double>(view.coordinators().size()), in_step, holders}};
+}
+
 Family agents_family(const FleetView& view) {
   std::map<std::pair<Task, Stage>, double> counts;
   for (const FleetAgent& a : view.agents()) ++counts[{a.latest.task, a.latest.stage}];
@@ -90,17 +106,19 @@ std::vector<Family> families_of(const FleetView& view, const OwnState& own, std:
                               {1}}};
   all.push_back(one("flash_coordinator_nats_connected", FamilyType::Gauge, "",
                     "1 while connected to the NATS server.", view.live().connected ? 1 : 0));
+  all.push_back(instances_family(view));
   all.push_back(nodes_family(view));
   all.push_back(agents_family(view));
   all.push_back(rewards_family(view));
-  all.push_back(
-      {"flash_coordinator_records",
-       FamilyType::Counter,
-       "",
-       "Messages of the stream since the store was made, by what became of them.",
-       {"result"},
-       {"stored", "duplicate", "refused"},
-       {static_cast<double>(c.records), static_cast<double>(c.duplicates), static_cast<double>(c.refused)}});
+  all.push_back({"flash_coordinator_records",
+                 FamilyType::Counter,
+                 "",
+                 "Messages of the stream since the store was made, by what became of them; thinned: stored "
+                 "ones that became part of a summary.",
+                 {"result"},
+                 {"stored", "duplicate", "refused", "thinned"},
+                 {static_cast<double>(c.records), static_cast<double>(c.duplicates),
+                  static_cast<double>(c.refused), static_cast<double>(c.thinned)}});
   all.push_back(one("flash_coordinator_watermark_lag_records", FamilyType::Gauge, "",
                     "Numbers of records beyond the nodes' watermarks: something before them has not come.",
                     lag));

@@ -12,6 +12,7 @@
 
 #include "coordinator/history.h"
 #include "coordinator/messages.h"
+#include "coordinator/messages_pages.h"
 #include "coordinator/rollback.h"
 #include "core/result.h"
 #include "core/time.h"
@@ -128,6 +129,13 @@ class Store {
   Result<std::vector<FleetAgent>> agents() const;  // in order of node and agent
   Result<std::vector<FleetRun>> runs() const;      // in order of node
   Result<std::vector<RunMark>> marks() const;      // in order of node; costs nothing per record
+  /// Agents, or nodes, with that text in a name: at most so many from there on, in order of node and agent.
+  struct Rows {
+    std::uint64_t total = 0;  // that match
+    std::vector<FleetRow> rows;
+  };
+  Result<Rows> agent_rows(const std::string& text, std::uint64_t offset, std::size_t most) const;
+  Result<Rows> node_rows(const std::string& text, std::uint64_t offset, std::size_t most) const;
   /// The number of the newest record here, 0 without any; numbers grow as records come.
   Result<std::int64_t> newest() const;
   /// At most so many records after that number, in order.

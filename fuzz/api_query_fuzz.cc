@@ -41,6 +41,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (curves) FUZZ_REQUIRE(curves->application.size() <= kMaxWord && cells_of(curves->range) > 0);
   const auto map = map_query(*target);
   require_said(map);
-  if (map) FUZZ_REQUIRE(map->model_version.has_value() == target->parameter("model_version").has_value());
+  if (map) FUZZ_REQUIRE(map->model == target->parameter("model").value_or(""));
   return 0;
 }

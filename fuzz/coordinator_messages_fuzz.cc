@@ -5,6 +5,7 @@
 
 #include "coordinator/messages.h"
 #include "coordinator/messages_fleet.h"
+#include "coordinator/messages_pages.h"
 #include "fuzz/messages.h"
 
 namespace flash::coordinator {
@@ -29,6 +30,8 @@ void check_subject(std::string_view subject) {
   FUZZ_REQUIRE(!coordinator || coordinator_subject(*coordinator) == subject);
   const auto asking = asking_node(subject);
   FUZZ_REQUIRE(!asking || question_subject(*asking) == subject);
+  const auto fleet = fleet_asking_node(subject);
+  FUZZ_REQUIRE(!fleet || fleet_question_subject(*fleet) == subject);
 }
 
 }  // namespace
@@ -50,6 +53,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(bytes, decode_heartbeat);
   else if (data[0] == 'c')
     check(bytes, decode_coordinator_beat);
+  else if (data[0] == 'f')
+    check(bytes, decode_fleet_question);
+  else if (data[0] == 'p')
+    check(bytes, decode_fleet_page);
   else
     check_subject(bytes);
   return 0;

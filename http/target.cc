@@ -37,15 +37,6 @@ std::size_t utf8_length(std::string_view s) {
   return 0;
 }
 
-bool is_utf8(std::string_view s) {
-  while (!s.empty()) {
-    const std::size_t n = utf8_length(s);
-    if (n == 0) return false;
-    s.remove_prefix(n);
-  }
-  return true;
-}
-
 Result<std::string> decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -99,6 +90,15 @@ Result<void> read_query(std::string_view text, Target& target) {
 }
 
 }  // namespace
+
+bool is_utf8(std::string_view s) {
+  while (!s.empty()) {
+    const std::size_t n = utf8_length(s);
+    if (n == 0) return false;
+    s.remove_prefix(n);
+  }
+  return true;
+}
 
 std::optional<std::string_view> Target::parameter(std::string_view name) const {
   for (const auto& [known, value] : query)

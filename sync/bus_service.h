@@ -1,4 +1,5 @@
-// Purpose: org.flashd.Sync on D-Bus: how the way to the fleet is. Says, changes nothing. org.flashd.Sync(5).
+// Purpose: org.flashd.Sync on D-Bus: how the way to the fleet is, and pages of the fleet as the coordinator
+// knows it. Says, changes nothing. org.flashd.Sync(5).
 // Ownership: owns its connection to the bus. Thread rule: one thread; nothing waits. No clock.
 #pragma once
 
@@ -6,9 +7,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
+#include "coordinator/messages_pages.h"
 #include "core/result.h"
 #include "core/time.h"
 
@@ -29,6 +32,9 @@ struct BusState {
 
 struct BusCallbacks {
   std::function<BusState()> state;
+  /// Asks the coordinator; the answer comes to answered(), with the question's id. false: it cannot be asked
+  /// now.
+  std::function<bool(const coordinator::FleetQuestion&)> ask;
   std::function<void(int priority, const std::string&)> say;
 };
 
@@ -46,17 +52,33 @@ class BusService {
   /// Call it often, and whenever the descriptor has something to do. Returns the time until it wants to be
   /// called again.
   Duration run(Duration now);
+  /// To whom asked for it.
+  void answered(const coordinator::FleetPage& page);
 
  private:
   struct Unref {
     void operator()(sd_bus* b) const { sd_bus_flush_close_unref(b); }
+    void operator()(sd_bus_message* m) const { sd_bus_message_unref(m); }
   };
+  /// A call that waits for the coordinator.
+  struct Pending {
+    std::unique_ptr<sd_bus_message, Unref> call;
+    Duration until{};
+  };
+  template <auto kMember>
+  static int get(sd_bus* bus, const char* path, const char* interface, const char* name,
+                 sd_bus_message* reply, void* self, sd_bus_error* error) noexcept;
+  static int on_fleet(sd_bus_message* call, void* self, sd_bus_error* error) noexcept;
+  friend const sd_bus_vtable* sync_vtable();
+  void give_up(Duration now);
   Result<void> connect();
   void lost(Duration now, const std::string& why);
 
   BusCallbacks callbacks_;
   std::unique_ptr<sd_bus, Unref> bus_;
-  Duration retry_at_{};
+  std::map<std::uint64_t, Pending> pending_;
+  std::uint64_t last_id_ = 0;
+  Duration now_{}, retry_at_{};
   std::string said_;
 };
 

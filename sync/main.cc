@@ -199,7 +199,9 @@ Result<void> Program::start() {
               http::Endpoint::open(line_.listen, [this](const http::Request& r) { return answer(r); }));
     log_(LOG_INFO, "serving http://" + endpoint_->address() + "/metrics");
   }
-  bus_ = std::make_unique<BusService>(BusCallbacks{[this] { return bus_state(); }, log_});
+  bus_ = std::make_unique<BusService>(
+      BusCallbacks{[this] { return bus_state(); },
+                   [this](const auto& question) { return uplink_ && uplink_->ask(question); }, log_});
   return {};
 }
 
@@ -342,10 +344,11 @@ int Program::run() {
     if (uplink_) {
       for (const auto& s : uplink_->stored()) session_->episodes_stored(s.epoch, s.number);
       for (const auto& pair : uplink_->nearest()) session_->send(pair);
+      for (const auto& page : uplink_->pages()) bus_->answered(page);
     }
     say_status();
     longest = std::min(longest, bus_->run(now.mono));
-    std::array<pollfd, 6> fds{};
+    std::array<pollfd, 7> fds{};
     std::size_t n = 0;
     fds[n++] = {signals_, POLLIN, 0};
     if (session_->fd() >= 0)
@@ -354,6 +357,7 @@ int Program::run() {
     if (uplink_) {
       fds[n++] = {uplink_->fd(), POLLIN, 0};
       fds[n++] = {uplink_->nearest_fd(), POLLIN, 0};
+      fds[n++] = {uplink_->pages_fd(), POLLIN, 0};
     }
     if (bus_->fd() >= 0) fds[n++] = {bus_->fd(), bus_->events(), 0};
     scraper_->wait({fds.data(), n}, longest);

@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kIncoming = 2 * link::sync::kEpisodeWindow;
 constexpr std::size_t kNearest = 256;
 constexpr Duration kHeartbeat = std::chrono::seconds(5);
+constexpr std::size_t kFleetPages = 16;
 constexpr Duration kRound = std::chrono::milliseconds(500);  // one commit per round at most
 constexpr Duration kRenewAgain = std::chrono::minutes(1);
 constexpr Duration kRetryFirst = std::chrono::milliseconds(500), kRetryLongest = std::chrono::minutes(1);
@@ -47,6 +48,8 @@ Uplink::Uplink(UplinkOptions options, Random random, Say say, Outbox outbox,
       incoming_(kIncoming),
       stored_(kIncoming),
       nearest_(kNearest),
+      fleet_questions_(kFleetPages),
+      pages_(kFleetPages),
       random_(random),
       outbox_(std::move(outbox)),
       dispatch_(options_.dispatch),
@@ -70,6 +73,10 @@ bool Uplink::put(std::uint64_t epoch, const link::sync::EpisodeEnd& episode) {
 UplinkState Uplink::state() const {
   const std::lock_guard lock(mutex_);
   return state_;
+}
+
+bool Uplink::ask(const coordinator::FleetQuestion& question) {
+  return state().connected && fleet_questions_.put(question);
 }
 
 // --- the thread -----------------------------------------------------------------------------------------
@@ -167,6 +174,7 @@ Result<void> Uplink::talk(Duration now) {
   FLASH_CHECK(send(now));
   FLASH_CHECK(ask_nearest(now));
   FLASH_CHECK(heartbeat(now));
+  FLASH_CHECK(ask_fleet());
   fetch_models(now);
   FLASH_TRY(auto message, nats_->next(models_->busy() ? Duration{} : kRound));
   while (message) {
@@ -185,6 +193,7 @@ Result<void> Uplink::hear(const coordinator::Message& message) {
   const std::string& node = options_.origin.node;
   if (message.subject == coordinator::watermark_subject(node)) return hear_watermark(message.bytes);
   if (message.subject == coordinator::answer_subject(node)) return hear_nearest(message.bytes);
+  if (message.subject == coordinator::fleet_page_subject(node)) return hear_page(message.bytes);
   return Error(std::errc::invalid_argument, "a message of the subject " + message.subject);
 }
 
@@ -196,6 +205,19 @@ Result<void> Uplink::hear_nearest(const std::string& bytes) {
   ++own_.nearest_answered;
   say_(LOG_INFO, "nearest known pair of " + answer.agent + ": " + link::words_of(*answer.neighbour));
   (void)nearest_.put({answer.agent, std::move(*answer.neighbour)});
+  return {};
+}
+
+Result<void> Uplink::hear_page(const std::string& bytes) {
+  FLASH_TRY(coordinator::FleetPage page, coordinator::decode_fleet_page(bytes));
+  (void)pages_.put(std::move(page));  // full: who asked does not wait any more
+  return {};
+}
+
+Result<void> Uplink::ask_fleet() {
+  for (const coordinator::FleetQuestion& question : fleet_questions_.take())
+    FLASH_CHECK(nats_->publish(coordinator::fleet_question_subject(options_.origin.node),
+                               coordinator::encode(question)));
   return {};
 }
 

@@ -14,6 +14,7 @@
 
 #include "coordinator/messages.h"
 #include "coordinator/messages_fleet.h"
+#include "coordinator/messages_pages.h"
 #include "coordinator/nats.h"
 #include "core/mailbox.h"
 #include "core/random.h"
@@ -81,6 +82,11 @@ class Uplink {
   /// What the coordinator answered since the last call.
   std::vector<link::sync::NearestPair> nearest() { return nearest_.take(); }
 
+  /// Asks the coordinator for a page of the fleet. false: there is no connection, or no room.
+  bool ask(const coordinator::FleetQuestion& question);
+  int pages_fd() const { return pages_.fd(); }
+  std::vector<coordinator::FleetPage> pages() { return pages_.take(); }
+
   UplinkState state() const;
 
  private:
@@ -92,8 +98,10 @@ class Uplink {
   Result<void> hear(const coordinator::Message& message);
   Result<void> hear_watermark(const std::string& bytes);
   Result<void> hear_nearest(const std::string& bytes);
+  Result<void> hear_page(const std::string& bytes);
   Result<void> ask_nearest(Duration now);
   Result<void> heartbeat(Duration now);
+  Result<void> ask_fleet();
   Result<void> send(Duration now);
   void fetch_models(Duration now);
   void disconnected(Duration now, const std::string& why);
@@ -106,6 +114,8 @@ class Uplink {
   Mailbox<Outbox::Item> incoming_;
   Mailbox<Stored> stored_;
   Mailbox<link::sync::NearestPair> nearest_;
+  Mailbox<coordinator::FleetQuestion> fleet_questions_;
+  Mailbox<coordinator::FleetPage> pages_;
   std::atomic<bool> ending_ = false;
 
   // The thread's own.

@@ -44,7 +44,7 @@ _flashctl() {
     '') COMPREPLY=($(IFS=' '; compgen -W "$commands" -- "$cur")) ;;
     show|rewards|why|hold|release) COMPREPLY=($(compgen -W "$(_flashctl_targets)" -- "$cur")) ;;
     mode) COMPREPLY=($(compgen -W "$(printf '%s\n' observe recommend control default; _flashctl_targets)" -- "$cur")) ;;
-    cluster) COMPREPLY=($(compgen -W 'status' -- "$cur")) ;;
+    cluster) COMPREPLY=($(compgen -W 'status nodes agents' -- "$cur")) ;;
     config)
       if [[ $prev == check ]]; then
         COMPREPLY=($(compgen -f -- "$cur"))

@@ -63,7 +63,7 @@ const {agents, nodes} = state;
 const refreshAgents = () => latest('agents', ask('agents', agents), (a) => agentTable.show(a));
 const refreshNodes = () => latest('nodes', ask('nodes', nodes), (a) => nodeTable.show(a));
 const refreshCurves = () => latest('curves', ask('curves', {task: state.task, application: state.application, range: state.range}), showCurves);
-const refreshMap = () => latest('map', ask('map', {task: state.task, model_version: state.model}), showMap);
+const refreshMap = () => latest('map', ask('map', {task: state.task, model: state.model}), showMap);
 const refreshFleet = () => latest('fleet', ask('fleet'), showFleet);
 
 let busy = false, failing = false;
@@ -144,7 +144,7 @@ function showCurves(c) {
 }
 
 function showMap(m) {
-  options(byId('model'), 'all versions', m.model_versions.map((v) => [String(v.model_version), `v${v.model_version} (${v.agents})`]), state.model);
+  options(byId('model'), 'the most frequent', m.models.filter((v) => v.name !== '').map((v) => [v.name, `${v.name} (${v.agents})`]), state.model);
   const shown = m.points.length < m.agents ? `${count(m.points.length)} of ${count(m.agents)} agents` : `${count(m.agents)} agents`;
   const share = Math.round(100 * (m.explained[0] + m.explained[1]));
   byId('map-words').textContent = m.agents === 0 ? 'Each point is an agent; close together: alike to the meta learner.'
@@ -262,11 +262,14 @@ function start() {
   });
   options(byId('application'), 'all', [], state.application);
   options(byId('agents-application'), 'all', [], agents.application);
-  choice('task', state, 'task', () => Promise.all([refreshCurves(), refreshMap()]));
+  choice('task', state, 'task', () => {
+    state.model = '';  // another task has other models
+    return Promise.all([refreshCurves(), refreshMap()]);
+  });
   choice('application', state, 'application', refreshCurves);
   choice('range', state, 'range', refreshCurves);
   choice('colour', state, 'colour', refreshMap);
-  options(byId('model'), 'all versions', [], state.model);
+  options(byId('model'), 'the most frequent', [], state.model);
   choice('model', state, 'model', refreshMap);
   choice('agents-stage', agents, 'stage', refreshAgents);
   choice('agents-task', agents, 'task', refreshAgents);

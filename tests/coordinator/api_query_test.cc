@@ -66,10 +66,9 @@ TEST(ApiQuery, NodesCurvesAndTheMapHaveTheirOwn) {
   EXPECT_EQ(curves->range, Range::Month);
   EXPECT_EQ(curves->task, Task::CpuFrequency);
   EXPECT_THAT(trouble(curves_query(target("?range=year"))), HasSubstr("range"));
-  EXPECT_EQ(map_query(target(""))->model_version, std::nullopt);
-  EXPECT_EQ(map_query(target("?model_version=0"))->model_version, 0u);
-  EXPECT_EQ(map_query(target("?model_version=18446744073709551615"))->model_version, UINT64_MAX);
-  EXPECT_THAT(trouble(map_query(target("?model_version=18446744073709551616"))), HasSubstr("model_version"));
+  EXPECT_EQ(map_query(target(""))->model, "");
+  EXPECT_EQ(map_query(target("?model=limits%20v3"))->model, "limits v3");
+  EXPECT_THAT(trouble(map_query(target("?model=" + std::string(kMaxWord + 1, 'a')))), HasSubstr("model"));
 }
 
 }  // namespace

@@ -141,16 +141,19 @@ TEST_F(Site, TheMapHasWhoeverHasAnEmbedding) {
   none.record.episode.embedding = {};
   Arrived moved = of("n1", 2, "/b", 0.5);
   moved.record.episode.embedding = {3, 2};
-  moved.record.episode.model_version = 4;
-  stored({of("n1", 1, "/a", 0.5), moved, other, none});
+  Arrived foreign = of("n2", 1, "/f", 0.5);
+  foreign.record.episode.model = "another";
+  stored({of("n1", 1, "/a", 0.5), moved, other, none, foreign});
   const json map = answer("/api/v1/map");
   EXPECT_EQ(map["agents"], 2);
   ASSERT_EQ(map["points"].size(), 2u);
   EXPECT_EQ(map["points"][0]["x"], -1);
   EXPECT_EQ(map["points"][1]["x"], 1);
   EXPECT_EQ(map["explained"][0], 1);
-  EXPECT_EQ(map["model_versions"].size(), 2u);
-  EXPECT_EQ(answer("/api/v1/map?model_version=4")["agents"], 1);
+  EXPECT_EQ(map["models"].size(), 2u);
+  EXPECT_EQ(map["model"], map["models"][0]["name"]);
+  EXPECT_EQ(answer("/api/v1/map?model=another")["agents"], 1);
+  EXPECT_EQ(answer("/api/v1/map?model=nobody")["agents"], 0);
   EXPECT_TRUE(answer("/api/v1/map?task=cpu-frequency")["points"].empty());
 }
 

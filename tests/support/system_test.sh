@@ -64,6 +64,7 @@ start_bus() {
   <policy context="default">
     <allow user="root"/>
     <allow own="org.flashd"/>
+    <allow own="org.flashd.Sync"/>
     <allow send_destination="*" eavesdrop="false"/>
     <allow receive_sender="*"/>
   </policy>

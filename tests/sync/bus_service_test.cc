@@ -24,7 +24,12 @@ class BusServiceTest : public testing::Test {
   ~BusServiceTest() override { unsetenv("DBUS_SYSTEM_BUS_ADDRESS"); }
 
   BusCallbacks callbacks() {
-    return {[this] { return state_; }, [this](int, const std::string& text) { said_ += text + "\n"; }};
+    return {[this] { return state_; },
+            [this](const coordinator::FleetQuestion& q) {
+              asked_.push_back(q);
+              return !away_;
+            },
+            [this](int, const std::string& text) { said_ += text + "\n"; }};
   }
   /// Lets the service work while `ask` waits for it on another thread.
   template <class Ask>
@@ -43,6 +48,8 @@ class BusServiceTest : public testing::Test {
 
   fake::PrivateBus bus_;
   BusState state_;
+  std::vector<coordinator::FleetQuestion> asked_;
+  bool away_ = false;
   std::string said_;
   Duration now_ = std::chrono::hours(1);
 };
@@ -83,7 +90,8 @@ TEST_F(BusServiceTest, AnotherOneThatHasTheNameKeepsIt) {
   BusState other;
   other.node = "second";
   std::string said;
-  BusService second({[other] { return other; }, [&said](int, const std::string& text) { said += text; }});
+  BusService second(
+      {[other] { return other; }, nullptr, [&said](int, const std::string& text) { said += text; }});
   run_for_a_while(second);
   EXPECT_EQ(meanwhile(first, [&] { return text_property(bus_, "Node"); }), "first");
 }
@@ -100,6 +108,65 @@ TEST_F(BusServiceTest, WithoutABusItGoesOnAndTriesAgain) {
   now_ += std::chrono::seconds(61);
   run_for_a_while(service);
   EXPECT_EQ(meanwhile(service, [&] { return text_property(bus_, "Version"); }), "");
+}
+
+/// "TOTAL NODE TARGET ..." of the rows that came, or the error.
+std::string fleet(const fake::PrivateBus& bus, const char* what, const char* text, std::uint64_t offset) {
+  const auto client = bus.connect();
+  sd_bus_error error = SD_BUS_ERROR_NULL;
+  sd_bus_message* reply = nullptr;
+  std::string out;
+  if (sd_bus_call_method(client.get(), kBusName, kBusPath, kBusInterface, "Fleet", &error, &reply, "sst",
+                         what, text, offset) < 0) {
+    out = std::string(error.name) + ": " + error.message;
+    sd_bus_error_free(&error);
+    return out;
+  }
+  std::uint64_t total = 0, agents = 0, serving = 0, time = 0;
+  double reward = 0, fallback = 0;
+  const char *node = "", *pool = "", *target = "", *application = "", *task = "", *stage = "";
+  sd_bus_message_read(reply, "t", &total);
+  out = std::to_string(total);
+  sd_bus_message_enter_container(reply, 'a', "(ssssssttddt)");
+  while (sd_bus_message_read(reply, "(ssssssttddt)", &node, &pool, &target, &application, &task, &stage,
+                             &agents, &serving, &reward, &fallback, &time) > 0)
+    out += std::string(" ") + node + " " + target + " " + stage + " " + std::to_string(reward);
+  sd_bus_message_unref(reply);
+  return out;
+}
+
+TEST_F(BusServiceTest, AsksTheCoordinatorForAPage) {
+  BusService service(callbacks());
+  run_for_a_while(service);
+  auto answer = std::async(std::launch::async, [&] { return fleet(bus_, "agents", "web", 50); });
+  while (asked_.empty()) service.run(now_);
+  EXPECT_TRUE(asked_[0].agents);
+  EXPECT_EQ(asked_[0].text, "web");
+  EXPECT_EQ(asked_[0].offset, 50u);
+  coordinator::FleetRow good{.node = "n1", .pool = "p", .target = "web.service", .application = "shop"};
+  good.reward = 0.5;
+  coordinator::FleetRow strange = good;
+  strange.target = "\xff";
+  service.answered({asked_[0].id + 1, 7, {}});  // of another question
+  service.answered({asked_[0].id, 52, {good, strange}});
+  service.run(now_);
+  EXPECT_EQ(meanwhile(service, [&] { return answer.get(); }), "52 n1 web.service initialized 0.500000");
+}
+
+TEST_F(BusServiceTest, SaysWhyThereIsNoPage) {
+  BusService service(callbacks());
+  run_for_a_while(service);
+  EXPECT_THAT(meanwhile(service, [&] { return fleet(bus_, "pods", "", 0); }), HasSubstr("InvalidArgs"));
+  EXPECT_THAT(meanwhile(service, [&] { return fleet(bus_, "nodes", "", UINT64_MAX); }), HasSubstr("offset"));
+  EXPECT_THAT(meanwhile(service, [&] { return fleet(bus_, "nodes", "a\nb", 0); }), HasSubstr("text"));
+  away_ = true;
+  EXPECT_THAT(meanwhile(service, [&] { return fleet(bus_, "nodes", "", 0); }), HasSubstr("not connected"));
+  away_ = false;
+  asked_.clear();
+  auto answer = std::async(std::launch::async, [&] { return fleet(bus_, "nodes", "", 0); });
+  while (asked_.empty()) service.run(now_);
+  now_ += std::chrono::seconds(11);
+  EXPECT_THAT(meanwhile(service, [&] { return answer.get(); }), HasSubstr("does not answer"));
 }
 
 TEST(SyncBus, TheManPageHasEveryPropertyAndNoOther) {

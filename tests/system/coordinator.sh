@@ -37,6 +37,12 @@ until_true 60 at_least 9 || fail "no records: $(fleet)"
 [ "$(of_fleet '[.nodes[0].agents[] | .application, .rule, .steps | tostring] | unique | join(" ")')" = "10 all shop" ] ||
   fail "not as flashd has them: $(fleet)"
 
+# What an operator on the node sees of it.
+cluster() { "$bin/flashctl" --json cluster "$@" 2> /dev/null; }
+[ "$(cluster | jq -r '[.connected, .node, .pool] | join(" ")')" = "true n1 default" ] || fail "flashctl cluster: $(cluster)"
+[ "$(cluster agents | jq -r '[.[] | .node + .application] | unique | join(" ")')" = n1shop ] || fail "not the fleet's agents: $(cluster agents)"
+[ "$(cluster nodes | jq -r '.[] | .node + " " + (.agents | tostring)')" = "n1 3" ] || fail "not the fleet's nodes: $(cluster nodes)"
+
 for who in nats coordinator nats sync; do
   before=$(stored)
   case $who in

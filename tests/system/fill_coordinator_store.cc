@@ -59,6 +59,7 @@ Arrived episode_of(const Fleet& fleet, std::size_t node, std::size_t agent, std:
   e.fallback_rewards = 400;
   e.fallback_reward = 0.62 + 0.02 * random.normal();
   e.reward_mean = e.fallback_reward - 0.08 + 0.2 * progress + 0.03 * random.normal();
+  e.model = "fleet-model-3";
   e.model_version = stage == Stage::Initialized ? 0 : 1 + k / 4;
   if (stage != Stage::Initialized) e.embedding = embedding_of(application, random);
   const auto left = static_cast<std::int64_t>(fleet.episodes - k);
