@@ -132,7 +132,10 @@ class Loop {
   /// Not before flashd has said which agents there are: a model is tried on theirs.
   void look_for_models() {
     if (!session_.connected() || ++ticks_ % kTicksPerLook != 0) return;
-    for (const auto& found : inbox_.look()) trainer_.hand_out(found.task, found.models);
+    for (const auto& found : inbox_.look()) {
+      trainer_.hand_out(found.task, found.models);
+      inbox_.accepted(found.task, trainer_.handed_out().at(found.task).version);
+    }
   }
 
   static int on_timer(sd_event_source* source, std::uint64_t, void* self) noexcept {
@@ -280,7 +283,8 @@ int run(const CommandLine& line) {
   trainer_options.models = PretrainedModels::load(line.models, say);
   Trainer trainer(std::move(trainer_options), std::move(*checkpoints), *store, say);
   Session session(std::move(options), *store, trainer, say, Random(random_seed()));
-  ModelInbox inbox({line.model_inbox, line.model_keys, kVersion}, say);
+  ModelInbox inbox({line.model_inbox, line.model_keys, kVersion, line.state_directory + "/accepted-models"},
+                   say);
   Loop loop(session, trainer, *store, inbox, say);
   forget_startup_pages();
   const int code = loop.run();

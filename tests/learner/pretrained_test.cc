@@ -18,6 +18,7 @@ namespace {
 
 using std::chrono::seconds;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -386,9 +387,26 @@ class Inbox : public ::testing::Test {
  protected:
   Inbox() {
     EXPECT_TRUE(write_key_pair(folder_.path() + "/release", link::release_key()));
-    inbox_ = std::make_unique<ModelInbox>(
-        ModelInboxOptions{folder_.path(), folder_.path() + "/release.pub", "0.1.0"},
-        [this](const Event& e) { said_.push_back(e.message); });
+    start();
+  }
+  void start() {
+    inbox_ = std::make_unique<ModelInbox>(ModelInboxOptions{folder_.path(), folder_.path() + "/release.pub",
+                                                            "0.1.0", folder_.path() + "/accepted-models"},
+                                          [this](const Event& e) { said_.push_back(e.message); });
+  }
+  /// The versions that are believed.
+  std::vector<std::uint64_t> look() {
+    std::vector<std::uint64_t> versions;
+    for (const auto& found : inbox_->look())
+      for (const auto& m : found.models) versions.push_back(m->version());
+    return versions;
+  }
+  /// As flash-sync puts it there, the one before it beside; it passes its trial.
+  void use(std::uint64_t version, std::uint64_t before) {
+    put("resource-limits.previous.signed", before);
+    put("resource-limits.signed", version);
+    EXPECT_THAT(look(), Contains(version));
+    inbox_->accepted(Task::ResourceLimits, version);
   }
   void put(const std::string& name, std::uint64_t version, const KeyPair& key = link::release_key()) {
     const std::string bytes = encode(to_tensor_file(model(100, version)));
@@ -424,6 +442,61 @@ TEST_F(Inbox, BelievesNothingBecauseItLiesThere) {
   // A model of another task under this name, well signed.
   put("cpu-frequency.signed", 4);
   EXPECT_TRUE(inbox_->look()[0].models.empty());
+}
+
+TEST_F(Inbox, AnOlderModelThanOneThatWasAcceptedIsRefusedAlsoAfterARestart) {
+  use(2, 1);
+  use(5, 2);
+  put("resource-limits.signed", 4);
+  EXPECT_THAT(look(), ElementsAre(2U));
+  EXPECT_THAT(said_, Contains(HasSubstr("version 4 is older than version 5, which was accepted here")));
+  start();
+  put("resource-limits.previous.signed", 1);
+  EXPECT_TRUE(look().empty());
+  EXPECT_EQ(inbox_->refused(), 2U);
+  put("resource-limits.signed", 5);
+  EXPECT_THAT(look(), ElementsAre(5U));
+}
+
+TEST_F(Inbox, AWithdrawalGoesBackToTheVersionBeforeAndTheNextOneIsTaken) {
+  use(2, 1);
+  use(5, 2);
+  use(2, 2);  // 5 was withdrawn
+  start();
+  EXPECT_THAT(look(), ElementsAre(2U, 2U));
+  inbox_->accepted(Task::ResourceLimits, 2);
+  use(6, 2);
+  use(2, 2);
+  put("resource-limits.signed", 5);  // between: not what 6 goes back to
+  EXPECT_THAT(look(), ElementsAre(2U));
+}
+
+TEST_F(Inbox, WhereTwoCameBetweenTwoLooksTheOneBetweenMayBeGoneBackTo) {
+  use(2, 1);
+  use(7, 6);
+  start();
+  use(6, 6);
+  put("resource-limits.signed", 2);
+  EXPECT_THAT(look(), ElementsAre(6U));
+}
+
+TEST_F(Inbox, TasksHaveTheirOwnVersions) {
+  use(5, 2);
+  put("cpu-frequency.signed", 3);
+  EXPECT_TRUE(look().empty());  // a model of resource limits under this name
+  EXPECT_THAT(said_, Not(Contains(HasSubstr("is older"))));
+}
+
+TEST_F(Inbox, WhereWhatWasAcceptedCannotBeReadNothingIsBelieved) {
+  use(5, 2);
+  std::ofstream(folder_.path() + "/accepted-models") << "resource-limits 5";
+  start();
+  EXPECT_TRUE(look().empty());
+  EXPECT_THAT(said_, Contains(HasSubstr("accepted-models does not say which models were accepted")));
+  inbox_->accepted(Task::ResourceLimits, 0);
+  std::filesystem::remove(folder_.path() + "/accepted-models");
+  start();
+  EXPECT_THAT(look(), ElementsAre(5U, 2U));
 }
 
 }  // namespace
