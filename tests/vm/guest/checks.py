@@ -25,16 +25,17 @@ class Check:
     name: str
     needs: tuple[str, ...]
     seconds: int
+    guests: int  # 2: the second guest may be on meanwhile; with 1 it is off
     run: Callable[[], str | None]
 
 
 CHECKS: list[Check] = []
 
 
-def check(name: str, needs: tuple[str, ...] = (), seconds: int = 60):
+def check(name: str, needs: tuple[str, ...] = (), seconds: int = 60, guests: int = 1):
     """Registers a check. Order of registration is order of running; `needs` names earlier ones."""
     def register(run):
-        CHECKS.append(Check(name, needs, seconds, run))
+        CHECKS.append(Check(name, needs, seconds, guests, run))
         return run
     return register
 

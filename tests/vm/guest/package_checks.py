@@ -11,13 +11,19 @@ def version() -> str:
     return output("dpkg-query", "-W", "-f", "${Version}", "flashd")
 
 
-def install(package: str, timeout: float) -> str:
-    """By apt, from a file, in a guest without network; its libraries are in the image."""
-    # Of the version that flashd has now: the check of upgrades may have run.
-    folder = "next" if version().endswith("+next") else "packages"
-    debs = sorted((SHARE / folder).glob(f"{package}_*.deb"))
-    require(debs, f"no {package}_*.deb was given")
+def apt_install(folder: str, *packages: str, timeout: float) -> None:
+    """From files, in a guest without network; their libraries are in the image."""
+    debs = []
+    for package in packages:
+        found = sorted((SHARE / folder).glob(f"{package}_*.deb"))
+        require(found, f"no {package}_*.deb was given")
+        debs += found
     run("apt-get", "install", "-y", "--no-install-recommends", *map(str, debs), timeout=timeout)
+
+
+def install(package: str, timeout: float) -> str:
+    # Of the version that flashd has now: the check of upgrades may have run.
+    apt_install("next" if version().endswith("+next") else "packages", package, timeout=timeout)
     status = output("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package)
     require(status.startswith("installed "), status)
     return status
@@ -33,14 +39,7 @@ def exposure_of(unit: str, most: int) -> str:
 
 @check("package.installs", seconds=120)
 def installs():
-    """By apt, from files, in a guest without network."""
-    debs = []
-    for name in ("flashd", "flashd-tools"):
-        found = sorted((SHARE / "packages").glob(f"{name}_*.deb"))
-        require(found, f"no {name}_*.deb was given")
-        debs += found
-    run("apt-get", "install", "-y", "--no-install-recommends", *map(str, debs),
-        ok=True, timeout=110)
+    apt_install("packages", "flashd", "flashd-tools", timeout=110)
     require(output("dpkg-query", "-W", "-f", "${db:Status-Status}", "flashd") == "installed",
             "dpkg does not say installed")
     return version()

@@ -1,4 +1,4 @@
-"""One QEMU guest: boots, is throttled by its P-states if it has any, ends. Owns its process and its sockets."""
+"""A QEMU guest: boots, is throttled by its P-states if it has any, ends. Owns its process and its sockets."""
 
 import ctypes
 import json
@@ -22,11 +22,16 @@ KERNEL_OPTIONS = "root=/dev/vda rw quiet panic=-1 systemd.show_status=false"
 
 
 class Machine:
-    """Use as a context manager: at exit the guest, the throttle and its cgroup are gone."""
+    """Use as a context manager: at exit the guest, the throttle and its cgroup are gone.
+
+    A guest that gets another one as `first` is a second one beside it: smaller, without P-states, with a network between
+    the two and nobody else. It must end before the first."""
 
     def __init__(self, arch: Architecture, guest: image.Image, share: pathlib.Path, console: pathlib.Path,
-                 vcpu_share: float):
+                 vcpu_share: float = 0, first: "Machine | None" = None):
         self._arch = arch
+        self._first = first
+        self._throttled = arch.throttled and first is None
         self._guest = guest
         self._share = share
         self._console = console
@@ -75,7 +80,7 @@ class Machine:
             self._qemu = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log,
                                           stderr=subprocess.STDOUT, preexec_fn=_die_with_parent)
         qmp = self._qmp()
-        if self._arch.throttled:
+        if self._throttled:
             self._start_throttle(qmp)
         qmp("cont")
 
@@ -117,25 +122,38 @@ class Machine:
         return ["-serial", "chardev:shell"]
 
     def _amd64(self) -> list[str]:
-        def port(name: str, number: int) -> list[str]:
-            path = self._sockets / name
-            return ["-chardev", f"socket,id={name},path={path},server=on,wait=off",
-                    "-device", f"isa-debugcon,chardev={name},iobase=0x{number:x}"]
-
-        command = [
+        common = [
             "qemu-system-x86_64", "-machine", "pc",
             # acpi-cpufreq refuses AuthenticAMD here (K8 check); a nested KVM may hang: TCG only.
             # TCG computes AVX2's fused multiply-add in software: a matrix product of OpenBLAS takes 22 ms with it
             # and 0.9 ms with the SSE kernels.
             "-accel", "tcg,thread=multi,tb-size=512",
             "-cpu", "max,family=6,model=85,vendor=GenuineIntel,avx=off,avx2=off,fma=off,f16c=off",
-            "-smp", str(pstates.VCPUS), "-m", "2G",
-            "-acpitable", f"file={pstates.compile_ssdt(self._sockets)}",
-            "-append", f"{KERNEL_OPTIONS} console=ttyS0 mitigations=off",
+            *self._network(),
         ]
+        options = f"{KERNEL_OPTIONS} console=ttyS0 mitigations=off"
+        if self._first:
+            return common + ["-smp", "1", "-m", "1G", "-append", f"{options} flashd.guest=second"]
+        return common + ["-smp", str(pstates.VCPUS), "-m", "2G", "-append", options, *self._pstates()]
+
+    def _pstates(self) -> list[str]:
+        def port(name: str, number: int) -> list[str]:
+            path = self._sockets / name
+            return ["-chardev", f"socket,id={name},path={path},server=on,wait=off",
+                    "-device", f"isa-debugcon,chardev={name},iobase=0x{number:x}"]
+
+        devices = ["-acpitable", f"file={pstates.compile_ssdt(self._sockets)}", *port("arm", pstates.ARM_PORT)]
         for cpu, number in enumerate(pstates.PSTATE_PORTS):
-            command += port(f"pstate{cpu}", number)
-        return command + port("arm", pstates.ARM_PORT)
+            devices += port(f"pstate{cpu}", number)
+        return devices
+
+    def _network(self) -> list[str]:
+        """A card whose other end is the other guest's, over a UNIX socket; nothing of the host's network is in it. The first
+        guest listens all the time, so the second may come and go."""
+        wire = (self._first or self)._sockets / "wire"
+        server, number = ("off", 2) if self._first else ("on", 1)
+        return ["-netdev", f"stream,id=wire,server={server},addr.type=unix,addr.path={wire}",
+                "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:00:02:{number:02x},romfile="]
 
     def _arm64(self) -> list[str]:
         return [

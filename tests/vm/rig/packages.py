@@ -7,9 +7,9 @@ import tempfile
 
 NEXT_SUFFIX = "+next"
 # What the packages are made from; an edit elsewhere does not make them old.
-SOURCES = ("CMakeLists.txt", "actuators", "agents", "bench", "cli", "cmake", "collectors", "core", "daemon", "docs",
-           "host", "learner", "link", "meta", "models", "packaging", "policy", "pretrain", "sim", "sync",
-           "systemd", "workloads")
+SOURCES = ("CMakeLists.txt", "actuators", "agents", "bench", "cli", "cmake", "collectors", "coordinator", "core",
+           "daemon", "docs", "host", "http", "learner", "link", "meta", "models", "packaging", "policy", "pretrain",
+           "sim", "sync", "systemd", "workloads")
 
 
 def collect(root: pathlib.Path, given: pathlib.Path | None, share: pathlib.Path, say=print) -> None:
