@@ -21,7 +21,7 @@ constexpr int kIdleBatches = 60;  // in a row without a message: is the consumer
 constexpr int kNothingLeft = 4;   // likewise: what was there when it was connected to has come
 constexpr Duration kBeat = std::chrono::seconds(1), kBooks = std::chrono::seconds(5);
 constexpr Duration kRetain = std::chrono::minutes(1), kRetainMore = std::chrono::milliseconds(500);
-constexpr const char* kBucket = "FLASH_LEASE";
+constexpr const char *kBucket = "FLASH_LEASE", *kBucketStream = "KV_FLASH_LEASE";
 constexpr const char* kLeaseKey = "speaker";
 
 std::int64_t wall_us(Now now) {
@@ -69,6 +69,8 @@ Result<void> Collector::connect() {
   for (const char* subjects : {kAllQuestions, kAllFleetQuestions, kAllHeartbeats, kAllCoordinators})
     FLASH_CHECK(nats->listen(subjects));
   FLASH_CHECK(nats->open_bucket(kBucket, options_.stream.replicas));
+  if (auto set = nats->set_replicas(kBucketStream, options_.stream.replicas); !set)
+    say_(LOG_WARNING, set.error().message());
   nats_ = std::move(nats);
   members_.listening(wall_us(read_clocks()));
   return {};

@@ -17,17 +17,23 @@ Result<void> Lease::replace(Duration now, const LeaseStore& store) {
   return {};
 }
 
-Result<void> Lease::step(Duration now, const LeaseStore& store) {
-  if (!held(now)) revision_ = term_ = 0;
-  if (revision_ > 0) return now - renewed_at_ < options_.renew ? Result<void>() : replace(now, store);
-  if (now < look_at_) return {};
-  look_at_ = now + options_.renew / 3;
+Result<void> Lease::look(Duration now, const LeaseStore& store) {
   FLASH_TRY(auto entry, store.get());
   if (!entry || !seen_ || seen_->revision != entry->revision) seen_at_ = now;
   seen_ = std::move(entry);
   const bool free =
       !seen_ || seen_->holder.empty() || seen_->holder == self_;  // ours: it ran out in an outage
   return free || now - seen_at_ >= options_.lasts ? replace(now, store) : Result<void>();
+}
+
+Result<void> Lease::step(Duration now, const LeaseStore& store) {
+  if (!held(now)) revision_ = term_ = 0;
+  const bool ours = revision_ > 0;
+  if (now < retry_at_ || now < (ours ? renewed_at_ + options_.renew : look_at_)) return {};
+  look_at_ = now + options_.renew / 3;
+  auto done = ours ? replace(now, store) : look(now, store);
+  if (!done) retry_at_ = now + options_.retry;
+  return done;
 }
 
 void Lease::release(const LeaseStore& store) {

@@ -31,6 +31,8 @@ struct LeaseOptions {
   Duration lasts = std::chrono::seconds(5);
   Duration renew = std::chrono::milliseconds(1500);
   Duration margin = std::chrono::seconds(1);  // the holder stops so much earlier
+  /// After a bucket that could not be reached, from when it was tried: who steps has other work to do.
+  Duration retry = std::chrono::seconds(1);
 };
 
 class Lease {
@@ -53,12 +55,13 @@ class Lease {
 
  private:
   Result<void> replace(Duration now, const LeaseStore& store);
+  Result<void> look(Duration now, const LeaseStore& store);
 
   std::string self_;
   LeaseOptions options_;
   std::uint64_t revision_ = 0;  // of our entry; 0: it is not ours
   std::uint64_t term_ = 0;      // of the entry with which we began to hold it
-  Duration renewed_at_{}, look_at_{};
+  Duration renewed_at_{}, look_at_{}, retry_at_{};
   std::optional<LeaseEntry> seen_;
   Duration seen_at_{};  // since when its revision stands still
 };

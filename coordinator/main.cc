@@ -85,7 +85,10 @@ Result<void> choose_server(CommandLine& line) {
 int change_models(CommandLine line) {
   if (auto chosen = choose_server(line); !chosen) return fail(chosen.error());
   line.nats.name = std::string("flash-coordinator model ") + flash::kVersion;
-  const auto text = run_model_command(line.model, line.nats, flash::kVersion);
+  line.model.replicas = line.stream.replicas;
+  std::string warning;
+  const auto text = run_model_command(line.model, line.nats, flash::kVersion, warning);
+  if (!warning.empty()) std::fprintf(stderr, "flash-coordinator: %s\n", warning.c_str());
   if (!text) return fail(text.error());
   std::fputs(text->c_str(), stdout);
   return 0;
@@ -154,7 +157,7 @@ int run(CommandLine line) {
       log(LOG_WARNING, "no web page: " + opened.error().message());  // records are collected all the same
     }
   }
-  ModelWatch models(line.nats, *store, from_seconds(line.judge_interval_s), log);
+  ModelWatch models(line.nats, line.stream.replicas, *store, from_seconds(line.judge_interval_s), log);
   Status status(log);
   sd_notify(0, "READY=1");
   Duration retry = kRetryFirst, pause{};

@@ -122,7 +122,7 @@ Result<json> parse(std::string_view bytes, std::string_view expected) {
 }
 
 std::string subject_of(std::string_view name, std::uint64_t version) {
-  return std::string(kChunks) + std::string(name) + "." + std::to_string(version) + ".";
+  return version_subjects(name) + std::to_string(version) + ".";
 }
 
 }  // namespace
@@ -169,6 +169,10 @@ Result<SignedManifest> decode_signed_manifest(std::string_view bytes) {
   FLASH_CHECK(f.done({"v", "t", "manifest", "signature"}));
   FLASH_CHECK(check(m));
   return m;
+}
+
+std::string version_subjects(std::string_view name) {
+  return std::string(kChunks) + std::string(name) + ".";
 }
 
 std::string manifest_subject(std::string_view name, std::uint64_t version) {

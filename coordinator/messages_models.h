@@ -62,6 +62,8 @@ std::string encode(const SignedManifest& manifest);
 Result<Models> decode_models(std::string_view bytes);
 Result<SignedManifest> decode_signed_manifest(std::string_view bytes);
 
+/// What the subjects of its versions begin with.
+std::string version_subjects(std::string_view name);
 std::string manifest_subject(std::string_view name, std::uint64_t version);
 std::string chunk_subject(std::string_view name, std::uint64_t version, std::size_t chunk);
 

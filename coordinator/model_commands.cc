@@ -79,7 +79,7 @@ Result<std::string> sign_model(const ModelCommand& c, const std::string& softwar
 }
 
 /// Nodes refuse what their keys do not sign; a coordinator with the keys does so before they have to.
-Result<std::string> publish(const ModelCommand& c, Nats& nats, const std::string& software) {
+Result<std::string> publish(const ModelCommand& c, Registry& registry, const std::string& software) {
   FLASH_TRY(const std::string bytes, link::read_whole_file(c.words[1], link::kMaxSignedBytes));
   FLASH_TRY(const link::SignedModel model, link::decode_signed(bytes));
   FLASH_TRY(const std::vector<TrustedKey> keys, read_trusted_keys(c.trusted));
@@ -87,7 +87,7 @@ Result<std::string> publish(const ModelCommand& c, Nats& nats, const std::string
     return invalid("there is no key in " + c.trusted + " to verify it with: see --model-keys");
   FLASH_TRY(const link::ModelManifest manifest, link::verify_signed(model, keys, software));
   const auto share = static_cast<std::uint32_t>(c.share);
-  FLASH_CHECK(Registry(nats).publish(model, manifest, share, now_us()));
+  FLASH_CHECK(registry.publish(model, manifest, share, now_us()));
   return manifest.name + " " + std::to_string(manifest.version) + " goes to " + std::to_string(share) +
          " % of the nodes\n";
 }
@@ -123,24 +123,24 @@ std::string models_text(const Models& models) {
   return out.empty() ? "No model was published.\n" : out;
 }
 
-Result<std::string> list(const ModelCommand& c, Nats& nats) {
-  FLASH_TRY(const Models models, Registry(nats).models());
+Result<std::string> list(const ModelCommand& c, Registry& registry) {
+  FLASH_TRY(const Models models, registry.models());
   return c.json ? models_json(models) : models_text(models);
 }
 
-Result<std::string> roll_out_command(const ModelCommand& c, Nats& nats) {
+Result<std::string> roll_out_command(const ModelCommand& c, Registry& registry) {
   FLASH_TRY(const std::uint64_t version, number(c.words[2], "version", link::kMaxModelVersion));
   FLASH_TRY(const std::uint64_t share, number(c.words[3], "percentage", 100));
-  FLASH_CHECK(Registry(nats).change([&](Models& m) {
+  FLASH_CHECK(registry.change([&](Models& m) {
     return roll_out(m, c.words[1], version, static_cast<std::uint32_t>(share), now_us());
   }));
   return c.words[1] + " " + c.words[2] + " goes to " + c.words[3] + " % of the nodes\n";
 }
 
-Result<std::string> withdraw_command(const ModelCommand& c, Nats& nats) {
+Result<std::string> withdraw_command(const ModelCommand& c, Registry& registry) {
   FLASH_TRY(const std::uint64_t version, number(c.words[2], "version", link::kMaxModelVersion));
   FLASH_CHECK(
-      Registry(nats).change([&](Models& m) { return withdraw(m, c.words[1], version, c.reason, now_us()); }));
+      registry.change([&](Models& m) { return withdraw(m, c.words[1], version, c.reason, now_us()); }));
   return c.words[1] + " " + c.words[2] + " is withdrawn; nodes go back to what they had before\n";
 }
 
@@ -161,16 +161,19 @@ Result<void> check(const ModelCommand& c) {
 }
 
 Result<std::string> run_model_command(const ModelCommand& c, const NatsOptions& options,
-                                      const std::string& software) {
+                                      const std::string& software, std::string& warning) {
   FLASH_CHECK(check(c));
   const std::string& verb = c.words[0];
   if (verb == "keygen") return keygen(c.words[1]);
   if (verb == "sign") return sign_model(c, software);
   FLASH_TRY(const auto nats, Nats::connect_surely(options));
-  if (verb == "publish") return publish(c, *nats, software);
-  if (verb == "list") return list(c, *nats);
-  if (verb == "roll-out") return roll_out_command(c, *nats);
-  return withdraw_command(c, *nats);
+  Registry registry(*nats, c.replicas);
+  auto text = verb == "publish"    ? publish(c, registry, software)
+              : verb == "list"     ? list(c, registry)
+              : verb == "roll-out" ? roll_out_command(c, registry)
+                                   : withdraw_command(c, registry);
+  warning = registry.trouble();
+  return text;
 }
 
 }  // namespace flash::coordinator

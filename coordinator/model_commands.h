@@ -20,13 +20,14 @@ struct ModelCommand {
   std::uint64_t share = 10;        // of `publish`
   std::string reason = "by hand";  // of `withdraw`
   std::string trusted = "/etc/flashd/model-keys.d";
+  int replicas = 1;  // of the stream, where `publish` has to make it
   bool json = false;
 };
 
 /// Are the words a command, with the arguments that it needs? EINVAL says what is missing.
 Result<void> check(const ModelCommand& command);
-/// What is to be printed. `software`: this one's version.
+/// What is to be printed. `software`: this one's version. `warning`: what the registry passed over.
 Result<std::string> run_model_command(const ModelCommand& command, const NatsOptions& nats,
-                                      const std::string& software);
+                                      const std::string& software, std::string& warning);
 
 }  // namespace flash::coordinator

@@ -13,15 +13,23 @@ constexpr std::uint32_t kEverywhere = 100;
 void ModelWatch::look(Duration mono, std::int64_t now_us) {
   if (mono < due_) return;
   due_ = mono + every_;
-  const auto done = look_at_all(now_us);
-  const std::string trouble = done ? "" : "models are not watched: " + done.error().message();
+  const std::string trouble = look_at_all(now_us);
   if (trouble != said_ && !trouble.empty()) say_(LOG_WARNING, trouble);
   said_ = trouble;
 }
 
-Result<void> ModelWatch::look_at_all(std::int64_t now_us) {
-  FLASH_TRY(const auto nats, Nats::connect(options_));
-  Registry registry(*nats);
+std::string ModelWatch::look_at_all(std::int64_t now_us) {
+  const auto nats = Nats::connect(options_);
+  if (!nats) return "models are not watched: " + nats.error().message();
+  Registry registry(**nats, replicas_);
+  std::string trouble;
+  if (auto set = (*nats)->set_replicas(kModelStream, replicas_); !set) trouble = set.error().message();
+  if (auto judged = judge_all(registry, now_us); !judged)
+    trouble = "models are not watched: " + judged.error().message();
+  return registry.trouble().empty() ? trouble : registry.trouble();
+}
+
+Result<void> ModelWatch::judge_all(Registry& registry, std::int64_t now_us) {
   FLASH_TRY(const Models models, registry.models());
   // At 0 nobody has it, at 100 nobody is left to compare with.
   for (const OfferedModel& m : models.offered)

@@ -17,17 +17,25 @@ namespace flash::coordinator {
 class ModelWatch {
  public:
   using Say = std::function<void(int priority, const std::string&)>;
-  ModelWatch(NatsOptions options, const Store& store, Duration every, Say say)
-      : options_(std::move(options)), store_(store), every_(every), say_(std::move(say)) {}
+  /// `replicas`: servers that are to hold the models' stream.
+  ModelWatch(NatsOptions options, int replicas, const Store& store, Duration every, Say say)
+      : options_(std::move(options)),
+        replicas_(replicas),
+        store_(store),
+        every_(every),
+        say_(std::move(say)) {}
 
   /// Waits for the server where it is due.
   void look(Duration mono, std::int64_t now_us);
 
  private:
-  Result<void> look_at_all(std::int64_t now_us);
+  /// What went wrong, in words; empty: nothing.
+  std::string look_at_all(std::int64_t now_us);
+  Result<void> judge_all(Registry& registry, std::int64_t now_us);
   Result<void> look_at(const OfferedModel& model, Registry& registry, std::int64_t now_us);
 
   NatsOptions options_;
+  int replicas_;
   const Store& store_;
   Duration every_, due_{};
   Say say_;

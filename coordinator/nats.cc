@@ -24,6 +24,7 @@ constexpr std::int32_t kMessageBytes = 64 * 1024;
 constexpr std::int64_t kModelStreamBytes = std::int64_t{1} << 30;
 constexpr std::int32_t kModelMessageBytes =
     static_cast<std::int32_t>(link::kModelChunkBytes) + 1024;  // with the headers of put()
+constexpr std::int64_t kModelMessagesPerSubject = 16;          // what is good behind messages that are not
 constexpr std::int64_t kAnswerMs = 5000;
 
 template <auto destroy>
@@ -140,13 +141,26 @@ void fill(jsStreamConfig& config, const StreamOptions& wanted, const char** subj
   config.Discard = js_DiscardOld;
 }
 
+void fill_for_models(jsStreamConfig& config, int replicas) {
+  static const char* subjects[] = {kModelsSubject, kChunkSubjects};
+  config.Name = kModelStream;
+  config.Subjects = subjects;
+  config.SubjectsLen = 2;
+  config.Storage = js_FileStorage;
+  config.Replicas = replicas;
+  config.MaxBytes = kModelStreamBytes;
+  config.MaxMsgSize = kModelMessageBytes;
+  config.MaxMsgsPerSubject = kModelMessagesPerSubject;
+  config.Discard = js_DiscardNew;  // a publication that does not fit fails, instead of an older one
+}
+
 }  // namespace
 
 struct Nats::Impl {
   std::atomic<std::uint64_t> violations = 0;  // the library's threads count
   // In the order of being made: the last one goes first.
   ConnectionHandle connection;
-  ContextHandle context;
+  ContextHandle context, bucket_context;
   SubscriptionHandle subscription;
   std::vector<SubscriptionHandle> others;
   BucketHandle bucket;
@@ -240,34 +254,42 @@ Result<StreamState> Nats::ensure_stream(const StreamOptions& wanted) {
   return StreamState{made->Created, made->State.FirstSeq, made->State.LastSeq};
 }
 
-Result<void> Nats::ensure_model_stream() {
+Result<void> Nats::ensure_model_stream(int replicas) {
   jsStreamInfo* info = nullptr;
   natsStatus status = js_GetStreamInfo(&info, impl_->context.get(), kModelStream, nullptr, nullptr);
-  if (status == NATS_NOT_FOUND) {
-    jsStreamConfig config;
-    FLASH_CHECK(done(jsStreamConfig_Init(&config), "libnats"));
-    const char* subjects[] = {kModelsSubject, kChunkSubjects};
-    config.Name = kModelStream;
-    config.Subjects = subjects;
-    config.SubjectsLen = 2;
-    config.Storage = js_FileStorage;
-    config.MaxBytes = kModelStreamBytes;
-    config.MaxMsgSize = kModelMessageBytes;
-    config.MaxMsgsPerSubject = 1;
-    config.Discard = js_DiscardNew;  // a publication that does not fit fails, instead of an older one
-    status = js_AddStream(&info, impl_->context.get(), &config, nullptr, nullptr);
-  }
-  const StreamHandle handle(info);
+  const StreamHandle found(status == NATS_OK ? info : nullptr);
+  if (found && found->Config->MaxMsgsPerSubject == kModelMessagesPerSubject) return {};
+  jsStreamConfig config;
+  FLASH_CHECK(done(jsStreamConfig_Init(&config), "libnats"));
+  fill_for_models(config, found ? static_cast<int>(found->Config->Replicas) : replicas);
+  if (found)
+    status = js_UpdateStream(nullptr, impl_->context.get(), &config, nullptr, nullptr);
+  else if (status == NATS_NOT_FOUND)
+    status = js_AddStream(nullptr, impl_->context.get(), &config, nullptr, nullptr);
   return done(status, std::string("stream ") + kModelStream);
 }
 
+Result<void> Nats::set_replicas(const std::string& stream, int replicas) {
+  jsStreamInfo* info = nullptr;
+  natsStatus status = js_GetStreamInfo(&info, impl_->context.get(), stream.c_str(), nullptr, nullptr);
+  if (status == NATS_NOT_FOUND) return {};
+  const StreamHandle found(status == NATS_OK ? info : nullptr);
+  if (found && found->Config->Replicas == replicas) return {};
+  if (found) {
+    found->Config->Replicas = replicas;
+    status = js_UpdateStream(nullptr, impl_->context.get(), found->Config, nullptr, nullptr);
+  }
+  return done(status, std::to_string(replicas) + " replicas of " + stream);
+}
+
 Result<void> Nats::put(const std::string& stream, const std::string& subject, std::string_view bytes,
-                       std::uint64_t after) {
+                       std::optional<std::uint64_t> after) {
   jsPubOptions options;
   FLASH_CHECK(done(jsPubOptions_Init(&options), "libnats"));
   options.MaxWait = kAnswerMs;
   options.ExpectStream = stream.c_str();
-  options.ExpectLastSubjectSeq = after;
+  options.ExpectLastSubjectSeq = after.value_or(0);
+  options.ExpectNoMessage = after == 0U;
   jsPubAck* made = nullptr;
   jsErrCode code{};
   const natsStatus status = js_Publish(&made, impl_->context.get(), subject.c_str(), bytes.data(),
@@ -296,6 +318,46 @@ Result<std::optional<Message>> Nats::newest(const std::string& stream, const std
   return std::optional<Message>{std::move(message)};
 }
 
+Result<std::vector<Message>> Nats::kept(const std::string& stream, const std::string& subject) {
+  jsSubOptions options;
+  FLASH_CHECK(done(jsSubOptions_Init(&options), "libnats"));
+  options.Stream = stream.c_str();
+  options.Ordered = true;
+  options.Config.DeliverPolicy = js_DeliverAll;
+  natsSubscription* made = nullptr;
+  FLASH_CHECK(done(js_SubscribeSync(&made, impl_->context.get(), subject.c_str(), nullptr, &options, nullptr),
+                   "subscribe " + stream));
+  const SubscriptionHandle subscription(made);
+  std::vector<Message> out;
+  for (std::uint64_t pending = 1; pending > 0;) {
+    natsMsg* got = nullptr;
+    FLASH_CHECK(done(natsSubscription_NextMsg(&got, made, kAnswerMs), "get " + subject));
+    const MessageHandle handle(got);
+    jsMsgMetaData* meta = nullptr;
+    FLASH_CHECK(done(natsMsg_GetMetaData(&meta, got), "message without a position"));
+    const MetaHandle owned(meta);
+    out.push_back(plain_message(got));
+    out.back().position = meta->Sequence.Stream;
+    pending = meta->NumPending;
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> Nats::subjects(const std::string& stream, const std::string& filter) {
+  jsOptions options;
+  FLASH_CHECK(done(jsOptions_Init(&options), "libnats"));
+  options.Wait = kAnswerMs;
+  options.Stream.Info.SubjectsFilter = filter.c_str();
+  jsStreamInfo* info = nullptr;
+  FLASH_CHECK(done(js_GetStreamInfo(&info, impl_->context.get(), stream.c_str(), &options, nullptr),
+                   "subjects of " + stream));
+  const StreamHandle handle(info);
+  std::vector<std::string> out;
+  if (const jsStreamStateSubjects* all = info->State.Subjects)
+    for (int i = 0; i < all->Count; ++i) out.emplace_back(all->List[i].Subject);
+  return out;
+}
+
 Result<void> Nats::purge(const std::string& stream, const std::string& subject) {
   jsOptions options;
   FLASH_CHECK(done(jsOptions_Init(&options), "libnats"));
@@ -322,8 +384,15 @@ Result<void> Nats::subscribe_stream(const std::string& stream, const std::string
 }
 
 Result<void> Nats::open_bucket(const std::string& bucket, int replicas) {
+  jsOptions options;
+  FLASH_CHECK(done(jsOptions_Init(&options), "libnats"));
+  options.Wait = milliseconds(kBucketWait);
+  jsCtx* context = nullptr;
+  FLASH_CHECK(done(natsConnection_JetStream(&context, impl_->connection.get(), &options), "JetStream"));
+  impl_->bucket.reset();
+  impl_->bucket_context.reset(context);
   kvStore* made = nullptr;
-  natsStatus status = js_KeyValue(&made, impl_->context.get(), bucket.c_str());
+  natsStatus status = js_KeyValue(&made, context, bucket.c_str());
   if (status == NATS_NOT_FOUND) {
     kvConfig config;
     FLASH_CHECK(done(kvConfig_Init(&config), "libnats"));
@@ -331,7 +400,10 @@ Result<void> Nats::open_bucket(const std::string& bucket, int replicas) {
     config.History = 1;
     config.StorageType = js_FileStorage;
     config.Replicas = replicas;
-    status = js_CreateKeyValue(&made, impl_->context.get(), &config);
+    kvStore* first = nullptr;  // several servers may need longer to agree on a new one
+    FLASH_CHECK(done(js_CreateKeyValue(&first, impl_->context.get(), &config), "bucket " + bucket));
+    const BucketHandle owned(first);
+    status = js_KeyValue(&made, context, bucket.c_str());
   }
   FLASH_CHECK(done(status, "bucket " + bucket));
   impl_->bucket.reset(made);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/result.h"
 #include "core/time.h"
@@ -48,6 +49,7 @@ struct StreamState {
 
 class Nats {
  public:
+  static constexpr Duration kBucketWait = std::chrono::milliseconds(400);
   static Result<std::unique_ptr<Nats>> connect(const NatsOptions& options);
   /// For who does not come again by itself: tries a refused authentication anew, because of libnats 3.4.
   static Result<std::unique_ptr<Nats>> connect_surely(const NatsOptions& options);
@@ -73,21 +75,29 @@ class Nats {
 
   /// Makes the stream if there is none, and changes one that is otherwise.
   Result<StreamState> ensure_stream(const StreamOptions& wanted);
-  /// Makes the stream of models if there is none: files without an age, of each subject the newest message.
-  Result<void> ensure_model_stream();
+  /// Makes the stream of models if there is none: files without an age, of each subject the newest messages.
+  /// One that is there keeps its replicas.
+  Result<void> ensure_model_stream(int replicas);
+  /// How many servers hold a stream, if there is such a one, from now on.
+  Result<void> set_replicas(const std::string& stream, int replicas);
   /// Into a stream; returns when the server has taken it. `after`: only if that is the position of the
-  /// subject's newest message (EAGAIN otherwise); 0: whatever it is.
+  /// subject's newest message, 0: if there is none (EAGAIN otherwise).
   Result<void> put(const std::string& stream, const std::string& subject, std::string_view bytes,
-                   std::uint64_t after = 0);
+                   std::optional<std::uint64_t> after = std::nullopt);
   /// The newest message of a subject in a stream; nullopt: there is none, or no such stream.
   Result<std::optional<Message>> newest(const std::string& stream, const std::string& subject);
+  /// All that a stream keeps of a subject, oldest first.
+  Result<std::vector<Message>> kept(const std::string& stream, const std::string& subject);
+  /// Those of a stream that have messages, below `filter`.
+  Result<std::vector<std::string>> subjects(const std::string& stream, const std::string& filter);
   Result<void> purge(const std::string& stream, const std::string& subject);
 
   /// From now on next() brings the stream's messages in order, from this position on.
   Result<void> subscribe_stream(const std::string& stream, const std::string& subjects,
                                 std::uint64_t position);
 
-  /// A bucket of keys with revisions, made if there is none. One per connection.
+  /// A bucket of keys with revisions, made if there is none. One per connection. What is asked of it waits
+  /// for kBucketWait at most.
   Result<void> open_bucket(const std::string& bucket, int replicas);
   struct BucketEntry {
     std::string value;

@@ -1,12 +1,15 @@
 #include "coordinator/registry.h"
 
 #include <algorithm>
+#include <set>
+
+#include "core/command_line.h"
 
 namespace flash::coordinator {
 namespace {
 
 constexpr int kTries = 5;
-constexpr std::size_t kOffersPerName = 8;  // older ones are what no node goes back to
+constexpr std::uint32_t kEverywhere = 100;
 
 Error invalid(std::string message) {
   return Error(std::errc::invalid_argument, std::move(message));
@@ -25,12 +28,17 @@ std::uint64_t newest_version(const Models& models, std::string_view name) {
   return newest;
 }
 
-/// The oldest of the name, where there are too many.
-void forget_oldest(Models& models, std::string_view name) {
-  const auto of_name = [&](const OfferedModel& o) { return o.name == name; };
-  if (std::count_if(models.offered.begin(), models.offered.end(), of_name) <= std::ptrdiff_t{kOffersPerName})
-    return;
-  models.offered.erase(std::find_if(models.offered.begin(), models.offered.end(), of_name));
+/// All below `version` but the one before it and the newest that goes to all nodes.
+void forget_older(Models& models, std::string_view name, std::uint64_t version) {
+  std::uint64_t before = 0, everywhere = 0;
+  for (const OfferedModel& o : models.offered) {
+    if (o.name != name || o.version >= version) continue;
+    before = std::max(before, o.version);
+    if (o.share == kEverywhere) everywhere = std::max(everywhere, o.version);
+  }
+  std::erase_if(models.offered, [&](const OfferedModel& o) {
+    return o.name == name && o.version < version && o.version != before && o.version != everywhere;
+  });
 }
 
 }  // namespace
@@ -41,7 +49,7 @@ Result<void> offer(Models& models, std::string_view name, std::uint64_t version,
     return invalid(words(name, version) + " is not above version " +
                    std::to_string(newest_version(models, name)) + ", which was published");
   models.offered.push_back({std::string(name), version, share, now_us, now_us});
-  forget_oldest(models, name);
+  forget_older(models, name, version);
   return {};
 }
 
@@ -50,7 +58,7 @@ Result<void> roll_out(Models& models, std::string_view name, std::uint64_t versi
   if (is_withdrawn(models, name, version)) return invalid(words(name, version) + " is withdrawn");
   const auto at = std::find_if(models.offered.begin(), models.offered.end(),
                                [&](const OfferedModel& o) { return o.name == name && o.version == version; });
-  if (at == models.offered.end()) return invalid(words(name, version) + " was never published");
+  if (at == models.offered.end()) return invalid(words(name, version) + " is not handed out");
   at->share = share;
   at->since_us = now_us;
   return {};
@@ -68,30 +76,66 @@ Result<void> withdraw(Models& models, std::string_view name, std::uint64_t versi
   return {};
 }
 
+Registered newest_good(const std::vector<Message>& kept) {
+  Registered out;
+  if (!kept.empty()) out.position = kept.back().position;
+  for (auto m = kept.rbegin(); m != kept.rend(); ++m) {
+    auto models = decode_models(m->bytes);
+    if (models) {
+      out.models = std::move(*models);
+      if (!out.trouble.empty()) out.trouble += "; message " + std::to_string(m->position) + " counts";
+      return out;
+    }
+    out.trouble += (out.trouble.empty() ? std::string(kModelsSubject) + ": " : "; ") + "message " +
+                   std::to_string(m->position) + " is passed over: " + models.error().message();
+  }
+  if (!out.trouble.empty()) out.trouble += "; none is left that counts: begun anew";
+  return out;
+}
+
+std::optional<std::uint64_t> version_of_subject(std::string_view subject, std::string_view name) {
+  const std::string prefix = version_subjects(name);
+  if (!subject.starts_with(prefix)) return std::nullopt;
+  subject.remove_prefix(prefix.size());
+  return parse_integer(subject.substr(0, subject.find('.')));
+}
+
+Result<Registered> Registry::read() {
+  FLASH_TRY(auto newest, nats_.newest(kModelStream, kModelsSubject));
+  if (!newest) return Registered{};
+  Registered out = newest_good({std::move(*newest)});
+  if (!out.trouble.empty()) {
+    FLASH_TRY(const auto kept, nats_.kept(kModelStream, kModelsSubject));
+    out = newest_good(kept);
+  }
+  trouble_ = out.trouble;
+  return out;
+}
+
 Result<Models> Registry::models() {
-  FLASH_TRY(const auto message, nats_.newest(kModelStream, kModelsSubject));
-  if (!message) return Models{};
-  return decode_models(message->bytes);
+  FLASH_TRY(Registered known, read());
+  return std::move(known.models);
 }
 
 Result<void> Registry::change(const std::function<Result<void>(Models&)>& how) {
-  FLASH_CHECK(nats_.ensure_model_stream());
+  FLASH_CHECK(nats_.ensure_model_stream(replicas_));
   for (int i = 0;; ++i) {
-    FLASH_TRY(const auto message, nats_.newest(kModelStream, kModelsSubject));
-    Models models;
-    if (message) {
-      FLASH_TRY(models, decode_models(message->bytes));
-    }
-    FLASH_CHECK(how(models));
-    auto done = nats_.put(kModelStream, kModelsSubject, encode(models), message ? message->position : 0);
+    FLASH_TRY(Registered known, read());
+    FLASH_CHECK(how(known.models));
+    auto done = nats_.put(kModelStream, kModelsSubject, encode(known.models), known.position);
     if (done || !done.error().is(std::errc::resource_unavailable_try_again) || i + 1 == kTries) return done;
   }
 }
 
 Result<void> Registry::publish(const link::SignedModel& model, const link::ModelManifest& manifest,
                                std::uint32_t share, std::int64_t now_us) {
-  const auto add = [&](Models& m) { return offer(m, manifest.name, manifest.version, share, now_us); };
-  FLASH_CHECK(nats_.ensure_model_stream());
+  Models after;
+  const auto add = [&](Models& m) -> Result<void> {
+    FLASH_CHECK(offer(m, manifest.name, manifest.version, share, now_us));
+    after = m;
+    return {};
+  };
+  FLASH_CHECK(nats_.ensure_model_stream(replicas_));
   FLASH_TRY(Models known, models());
   FLASH_CHECK(add(known));
   for (std::size_t i = 0; i < manifest.chunks.size(); ++i)
@@ -99,7 +143,25 @@ Result<void> Registry::publish(const link::SignedModel& model, const link::Model
                           link::chunk_of(model.model, i)));
   FLASH_CHECK(nats_.put(kModelStream, manifest_subject(manifest.name, manifest.version),
                         encode(SignedManifest{model.manifest, model.signature})));
-  return change(add);
+  FLASH_CHECK(change(add));
+  // It is published; what could not be removed is tried again with the next one.
+  if (auto done = forget_chunks(manifest.name, manifest.version, after); !done)
+    trouble_ += (trouble_.empty() ? "" : "; ") + ("older chunks stay: " + done.error().message());
+  return {};
+}
+
+/// Above `below` somebody else may be publishing.
+Result<void> Registry::forget_chunks(std::string_view name, std::uint64_t below, const Models& models) {
+  FLASH_TRY(const auto subjects, nats_.subjects(kModelStream, version_subjects(name) + ">"));
+  std::set<std::uint64_t> old;
+  for (const std::string& subject : subjects)
+    if (const auto version = version_of_subject(subject, name); version && *version < below)
+      old.insert(*version);
+  for (const OfferedModel& o : models.offered)
+    if (o.name == name) old.erase(o.version);
+  for (const std::uint64_t version : old)
+    FLASH_CHECK(nats_.purge(kModelStream, version_subjects(name) + std::to_string(version) + ".>"));
+  return {};
 }
 
 }  // namespace flash::coordinator

@@ -106,5 +106,27 @@ TEST_F(LeaseTest, ABucketThatIsAwayIsAnErrorAndNobodyHoldsIt) {
   EXPECT_TRUE(a.held(now) || b.held(now));
 }
 
+TEST_F(LeaseTest, ABucketThatCannotBeReachedIsNotAskedAgainAtOnce) {
+  run(seconds(10), true, false);
+  int asked = 0;
+  const auto counted = [&](const LeaseStore& store) {
+    return LeaseStore{[&asked, store] { return ++asked, store.get(); },
+                      [&asked, store](const std::string& holder, std::uint64_t revision) {
+                        return ++asked, store.put(holder, revision);
+                      }};
+  };
+  const LeaseStore holders = counted(a_store), others = counted(b_store);
+  bucket.away = true;
+  for (const Duration end = now + seconds(10); now < end; now += milliseconds(10)) (void)a.step(now, holders);
+  EXPECT_LE(asked, 10);
+  EXPECT_GE(asked, 8);
+  asked = 0;
+  for (const Duration end = now + seconds(10); now < end; now += milliseconds(10)) (void)b.step(now, others);
+  EXPECT_LE(asked, 10);
+  bucket.away = false;
+  run(seconds(10));
+  EXPECT_TRUE(a.held(now) || b.held(now));
+}
+
 }  // namespace
 }  // namespace flash::coordinator

@@ -11,6 +11,8 @@ namespace flash::coordinator {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr const char* kName = "resource-limits";
@@ -118,7 +120,7 @@ TEST(Registry, VersionsGrowAndAWithdrawnOneDoesNotComeBack) {
   Models m;
   ASSERT_TRUE(offer(m, kName, 3, 10, 1));
   EXPECT_THAT(offer(m, kName, 3, 10, 2).error().message(), HasSubstr("not above version 3"));
-  EXPECT_THAT(roll_out(m, kName, 4, 50, 2).error().message(), HasSubstr("never published"));
+  EXPECT_THAT(roll_out(m, kName, 4, 50, 2).error().message(), HasSubstr("not handed out"));
   ASSERT_TRUE(roll_out(m, kName, 3, 50, 2));
   EXPECT_EQ(m.offered[0].share, 50U);
   ASSERT_TRUE(withdraw(m, kName, 3, "worse", 3));
@@ -129,6 +131,57 @@ TEST(Registry, VersionsGrowAndAWithdrawnOneDoesNotComeBack) {
   EXPECT_TRUE(offer(m, "cpu-frequency", 1, 100, 4));
 }
 
+TEST(Registry, WhatIsHandedOutIsTheNewTheOneBeforeAndTheNewestForAllNodes) {
+  Models m;
+  const auto versions = [&] {
+    std::vector<std::uint64_t> out;
+    for (const auto& o : m.offered)
+      if (o.name == kName) out.push_back(o.version);
+    return out;
+  };
+  ASSERT_TRUE(offer(m, "cpu-frequency", 1, 100, 1));
+  ASSERT_TRUE(offer(m, kName, 1, 100, 1));
+  ASSERT_TRUE(offer(m, kName, 2, 100, 1));
+  EXPECT_THAT(versions(), ElementsAre(1, 2));
+  ASSERT_TRUE(offer(m, kName, 3, 10, 1));
+  EXPECT_THAT(versions(), ElementsAre(2, 3));
+  ASSERT_TRUE(offer(m, kName, 4, 100, 1));
+  EXPECT_THAT(versions(), ElementsAre(2, 3, 4));
+  ASSERT_TRUE(offer(m, kName, 5, 100, 1));
+  EXPECT_THAT(versions(), ElementsAre(4, 5));
+  EXPECT_EQ(m.offered.size(), 3U);  // the other name's stays
+}
+
+Message state_message(const std::string& bytes, std::uint64_t position) {
+  return {kModelsSubject, bytes, "", position};
+}
+
+TEST(Registry, TheNewestStateThatIsOneCountsAndWhatIsNoneIsNamed) {
+  EXPECT_EQ(newest_good({}).position, 0U);
+  const Registered good =
+      newest_good({state_message(encode(Models{}), 4), state_message(encode(models()), 9)});
+  EXPECT_EQ(good.models, models());
+  EXPECT_EQ(good.position, 9U);
+  EXPECT_EQ(good.trouble, "");
+  const Registered behind =
+      newest_good({state_message(encode(Models{}), 4), state_message(encode(models()), 9),
+                   state_message("rubbish", 12), state_message("", 13)});
+  EXPECT_EQ(behind.models, models());
+  EXPECT_EQ(behind.position, 13U);  // that is what a change replaces
+  EXPECT_THAT(behind.trouble, AllOf(HasSubstr("flash.v1.bc.models: message 13 is passed over"),
+                                    HasSubstr("message 12 is passed over"), HasSubstr("message 9 counts")));
+  const Registered none = newest_good({state_message("rubbish", 3)});
+  EXPECT_EQ(none.models, Models{});
+  EXPECT_THAT(none.trouble, HasSubstr("none is left"));
+}
+
+TEST(Registry, SubjectsOfAnotherNameAreNoVersionsOfThisOne) {
+  EXPECT_EQ(version_of_subject(chunk_subject(kName, 4, 2), kName), 4U);
+  EXPECT_EQ(version_of_subject(manifest_subject(kName, 12), kName), 12U);
+  EXPECT_EQ(version_of_subject(chunk_subject("cpu-frequency", 4, 2), kName), std::nullopt);
+  EXPECT_EQ(version_of_subject("flash.v1.ck.resource-limits.x.0", kName), std::nullopt);
+}
+
 TEST(Registry, StaysWithinItsMessagesBounds) {
   Models m;
   for (std::uint64_t v = 1; v <= 2 * kMaxWithdrawnModels; ++v) {
@@ -137,7 +190,7 @@ TEST(Registry, StaysWithinItsMessagesBounds) {
       ASSERT_TRUE(withdraw(m, kName, v, "even", 1));
     }
   }
-  EXPECT_LE(m.offered.size(), 8U);
+  EXPECT_LE(m.offered.size(), 3U);
   EXPECT_TRUE(decode_models(encode(m)));
 }
 

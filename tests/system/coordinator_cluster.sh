@@ -21,8 +21,25 @@ for i in 0 1 2; do
   grep -q "^ *verify: true" "$tmp/nats$i.conf" || fail "the page has no cluster block"
 done
 for i in 0 1 2; do start_nats "$i"; done
-start_coordinator --replicas 3
+# What was made for one server is held by three once the coordinator says so: the models' stream, the lease, the records.
+servers_with() { find "$tmp"/state?/ -type d -path "*/streams/$1" | wc -l; }
+everywhere() { [ "$(servers_with "$1")" = 3 ]; }
+start_coordinator --replicas 1
+until_true 60 grep -q "speaks to the nodes" "$tmp/coordinator.log" || fail "the coordinator does not connect"
+model() { "$bin/flash-coordinator" --identity "$tmp/identity" --model-keys "$tmp/release.pub" model "$@" >> "$tmp/models.log" 2>&1; }
+model keygen "$tmp/release" || fail "no key"
+model sign "$(dirname "$0")/../../models/resource-limits.model" --key "$tmp/release" --model-version 1 --out "$tmp/signed" || fail "not signed"
+model publish "$tmp/signed" || fail "not published: $(cat "$tmp/models.log")"
+[ "$(servers_with FLASH_MODELS) $(servers_with KV_FLASH_LEASE)" = "1 1" ] || fail "one server each was asked for"
+kill "$coordinator"
+wait "$coordinator" || fail "the coordinator ended with an error"
+start_coordinator --replicas 3 --judge-interval 1
 until_true 60 grep -q "connected to" "$tmp/coordinator.log" || fail "the coordinator does not connect"
+for stream in KV_FLASH_LEASE FLASH_MODELS; do
+  until_true 60 everywhere $stream || fail "$stream is on $(servers_with $stream) servers"
+done
+listed() { : > "$tmp/models.log" && model list && grep -q "resource-limits *1 *10 %" "$tmp/models.log"; }
+until_true 60 listed || fail "the models are gone: $(cat "$tmp/models.log")"
 
 # A server with a certificate of another authority is no member, though it knows ours.
 "$bin/flash-coordinator" setup --no-start --identity "$tmp/stranger" --server localhost > "$tmp/stranger-setup.log" 2>&1 || fail "setup of the stranger"

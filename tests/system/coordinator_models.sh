@@ -130,34 +130,41 @@ model model publish "$tmp/v2" --share 100 && fail "a coordinator published what 
 model --model-keys "$tmp/other.pub" model publish "$tmp/v2" --share 100 || fail "the forger could not publish"
 refuses 2 unsigned
 # From here on each one is signed well and spoiled on the server before it is handed out.
-for v in 3 4 5 6 7 8; do
-  sign $v release
-  model model publish "$tmp/v$v" --share 0 || fail "version $v was not published"
-done
+spoiled() {
+  sign "$1" release
+  model model publish "$tmp/v$1" --share 0 || fail "version $1 was not published"
+}
+spoiled 3
+sleep 1.5
 holds 1 || fail "a node outside of the share took version $(held)"
 chunk "$tmp/v3" 0 > "$tmp/chunk"
 printf 'X' | dd of="$tmp/chunk" bs=1 seek=7000 conv=notrunc 2> /dev/null
 inject flash.v1.ck.$task.3.0 "$tmp/chunk"
 model model roll-out $task 3 100 || fail "no roll-out"
 refuses 3 damaged
+spoiled 4
 head -c 64 /dev/zero > "$tmp/zeros"
 manifest_message "$tmp/v4" "$tmp/zeros" > "$tmp/message"
 inject flash.v1.ck.$task.4.manifest "$tmp/message"
 model model roll-out $task 4 100
 refuses 4 unsigned
+spoiled 5
 manifest_message "$tmp/v1" > "$tmp/message"
 inject flash.v1.ck.$task.5.manifest "$tmp/message"
 model model roll-out $task 5 100
 refuses 5 old
+spoiled 6
 chunk "$tmp/v6" 1 > "$tmp/chunk"
 printf 'more' >> "$tmp/chunk"
 inject flash.v1.ck.$task.6.1 "$tmp/chunk"
 model model roll-out $task 6 100
 refuses 6 too-large
+spoiled 7
 chunk "$tmp/v7" 1 | head -c 1000 > "$tmp/chunk"
 inject flash.v1.ck.$task.7.1 "$tmp/chunk"
 model model roll-out $task 7 100
 refuses 7 damaged
+spoiled 8
 echo rubbish > "$tmp/rubbish"
 inject flash.v1.ck.$task.8.manifest "$tmp/rubbish"
 model model roll-out $task 8 100
@@ -181,11 +188,22 @@ model --json model list || fail "the registry cannot be listed"
 cp "$tmp/v2" "$tmp/inbox/$task.signed"
 until_true 30 grep -q "$task.signed is not used: not signed by a trusted key" "$tmp/learner.log" ||
   fail "the learner believes what flash-sync's directory has"
+# Nor an older one, that was signed well once and is not what version 9 goes back to.
+cp "$tmp/v5" "$tmp/inbox/$task.signed"
+until_true 30 grep -q "$task.signed is not used: version 5 is older than version 9, which was accepted here" "$tmp/learner.log" ||
+  fail "the learner takes an older model"
 
 inject flash.v1.bc.models "$tmp/rubbish"
 until_true 30 said "the registry's state" malformed || fail "a state of rubbish is not refused"
 sleep 1.5
 holds 1 || fail "a state of rubbish changed what the node holds: $(held)"
+: > "$tmp/models.log"
+model model roll-out $task 8 0 || fail "rubbish blocks the model commands"
+grep -q "flash.v1.bc.models: message [0-9]* is passed over: .*message [0-9]* counts" "$tmp/models.log" || fail "rubbish is not named"
+: > "$tmp/models.log"
+model --json model list || fail "the registry cannot be listed"
+grep -q "passed over" "$tmp/models.log" && fail "the next change did not replace the rubbish"
+jq -e '.withdrawn | length == 1' "$tmp/models.log" > /dev/null || fail "the state before the rubbish is lost: $(cat "$tmp/models.log")"
 
 for p in "$sync" "$learner" "$flashd"; do
   kill "$p"
