@@ -135,7 +135,8 @@ class FleetWorld : public testing::Test {
     command.insert(command.end(), more.begin(), more.end());
     coordinators_[name] = std::make_unique<Process>(command, folder_ + "/" + name + ".log");
   }
-  void start_node(const std::string& name) {
+  /// `more`: options of its flash-sync.
+  void start_node(const std::string& name, const std::vector<std::string>& more = {}) {
     auto node = std::make_unique<Node>();
     node->name = name;
     const std::string base = folder_ + "/" + name;
@@ -143,15 +144,25 @@ class FleetWorld : public testing::Test {
     ASSERT_TRUE(listener) << listener.error().message();
     node->listener = std::move(*listener);
     nodes_[name] = std::move(node);
-    start_sync(name);
+    start_sync(name, more);
   }
-  void start_sync(const std::string& name) {
+  void start_sync(const std::string& name, const std::vector<std::string>& more = {}) {
     const std::string base = folder_ + "/" + name;
-    nodes_.at(name)->sync = std::make_unique<Process>(
-        std::vector<std::string>{std::string(FLASH_BINARY_DIR) + "/bin/flash-sync", "--socket",
-                                 base + ".sock", "--listen", "none", "--textfile", "none", "--nats", url(),
-                                 "--node", name, "--outbox", base + ".outbox"},
-        base + ".log");
+    std::vector<std::string> command = {std::string(FLASH_BINARY_DIR) + "/bin/flash-sync",
+                                        "--socket",
+                                        base + ".sock",
+                                        "--listen",
+                                        "none",
+                                        "--textfile",
+                                        "none",
+                                        "--nats",
+                                        url(),
+                                        "--node",
+                                        name,
+                                        "--outbox",
+                                        base + ".outbox"};
+    command.insert(command.end(), more.begin(), more.end());
+    nodes_.at(name)->sync = std::make_unique<Process>(command, base + ".log");
   }
 
   /// What flash-syncs have said since, and their Hellos.
