@@ -27,6 +27,14 @@ std::string quoted(const std::string& text) {
   return "\"" + text + "\"";
 }
 
+/// Of tls://NAME:PORT or tls://[ADDRESS]:PORT.
+std::string host_of(const std::string& url) {
+  const auto scheme = url.find("://");
+  const std::size_t begin = scheme == url.npos ? 0 : scheme + 3;
+  const std::string host = url.substr(begin, url.rfind(':') - begin);
+  return !host.empty() && host.front() == '[' ? host.substr(1, host.size() - 2) : host;
+}
+
 std::string accounts_text(const std::string& operator_text, const std::string& system_text,
                           const std::string& account_text) {
   const auto subject = [](const std::string& jwt) {
@@ -179,7 +187,8 @@ class Planner {
     for (const std::string& url : urls) text += url + "\n";
     const What what = before == 0 ? What::Made : urls.size() > before ? What::Renewed : What::Kept;
     add(what, "servers", text, Readers::All, "names were added");
-    names_ = wanted;
+    // All of them, given now or before: a certificate that is made anew has the names of the lost one.
+    for (const std::string& url : urls) names_.push_back(host_of(url));
     return {};
   }
 

@@ -53,6 +53,11 @@ pem_before=$(sha256sum < "$tmp/identity/server.pem")
   fail "setup with another name"
 grep -q "^renewed .*server.pem: names were added" "$tmp/setup.log" || fail "no new certificate: $(cat "$tmp/setup.log")"
 [ "$pem_before" != "$(sha256sum < "$tmp/identity/server.pem")" ] || fail "the certificate is the old one"
+rm "$tmp/identity/server.pem"
+"$bin/flash-coordinator" setup --no-start --identity "$tmp/identity" --nats-state "$tmp/nats" > "$tmp/setup.log" ||
+  fail "setup without a certificate"
+grep -v -e ----- "$tmp/identity/server.pem" | base64 -d | grep -qa hub.example ||
+  fail "a lost certificate is made anew without its names"
 # Nothing in this test resolves it.
 sed -i /hub.example/d "$tmp/identity/servers"
 start_nats
