@@ -57,8 +57,10 @@ class FlashctlClusterTest : public testing::Test {
   void work() {
     service_->run(std::chrono::hours(1));
     for (const auto& q : std::exchange(asked_, {})) {
-      coordinator::FleetRow row{
-          .node = "n" + std::to_string(q.offset), .pool = "p", .target = q.agents ? "web" : ""};
+      coordinator::FleetRow row{.node = "n" + std::to_string(q.offset),
+                                .pool = "p",
+                                .target = q.agents ? "web" : "",
+                                .application = q.text};
       row.reward = 0.5;
       service_->answered({q.id, 52, {row, row}});
     }
@@ -116,11 +118,13 @@ TEST_F(FlashctlClusterTest, ListsTheFleetPageByPage) {
   start();
   const json agents = json::parse(flashctl("cluster agents shop --json"));
   ASSERT_EQ(agents.size(), 4u);
-  EXPECT_EQ(agents[0]["node"], "n0");
-  EXPECT_EQ(agents[3]["node"], "n50");
-  EXPECT_EQ(agents[0]["target"], "web");
-  EXPECT_EQ(agents[0]["reward"], 0.5);
-  EXPECT_EQ(agents[0]["fallback"], json());
+  EXPECT_EQ(agents[0].at("node"), "n0");
+  EXPECT_EQ(agents[3].at("node"), "n50");
+  EXPECT_EQ(agents[0].at("target"), "web");
+  EXPECT_EQ(agents[0].at("application"), "shop");  // what was asked for
+  EXPECT_EQ(agents[0].at("reward"), 0.5);
+  EXPECT_EQ(agents[0].at("fallback"), json());
+  EXPECT_THAT(flashctl("cluster agents"), HasSubstr("STAGE"));
   const std::string nodes = flashctl("cluster nodes");
   EXPECT_THAT(nodes, HasSubstr("SERVING"));
   EXPECT_THAT(nodes, HasSubstr("n50"));

@@ -21,7 +21,7 @@ class FleetPageTest : public testing::Test {
     for (std::uint64_t i = 1; i <= 60; ++i) {
       Record r = record(i, i - 1, "resource-limits:/" + std::to_string(i));
       r.episode.target = "Target-" + std::to_string(i);
-      if (i > 30) r.episode.stage = Stage::Online;
+      if (i > 20) r.episode.stage = Stage::Online;
       if (i == 1) r.episode.rewards = 0;
       all.push_back({{"web", i % 2 ? "odd" : "even"}, r});
     }
@@ -65,7 +65,7 @@ TEST_F(FleetPageTest, ANodeHasTheMeansOfItsAgents) {
   EXPECT_EQ(odd.node, "odd");
   EXPECT_EQ(odd.pool, "web");
   EXPECT_EQ(odd.agents, 30u);
-  EXPECT_EQ(odd.serving, 15u);
+  EXPECT_EQ(odd.serving, 10u);
   EXPECT_EQ(odd.reward, 0.5);
   EXPECT_EQ(odd.time_us, 59'000'000);
   EXPECT_EQ(ask(false, "ODD").total, 1u);

@@ -60,7 +60,9 @@ TEST(FleetMessages, WhatIsOutsideTheBoundsIsRefusedByName) {
   broken = bytes;
   broken.replace(broken.find("serving"), 7, "servinq");
   EXPECT_THAT(trouble(decode_fleet_page(broken)), HasSubstr("rows[0].serving: missing"));
-  EXPECT_FALSE(decode_fleet_page(encode(FleetQuestion{})));
+  broken = bytes;
+  broken.replace(broken.find("efleet"), 6, "efleex");
+  EXPECT_THAT(trouble(decode_fleet_page(broken)), HasSubstr("fleex"));
   EXPECT_FALSE(decode_fleet_question("\xff"));
 }
 
@@ -69,7 +71,7 @@ TEST(FleetMessages, SubjectsNameTheNodeThatAsks) {
   EXPECT_EQ(fleet_page_subject("n1"), "flash.v1.dn.n1.fleet");
   EXPECT_EQ(fleet_asking_node("flash.v1.rq.n1.fleet"), "n1");
   for (const char* subject : {"flash.v1.rq.n1.nearest", "flash.v1.rq..fleet", "flash.v1.rq.a.b.fleet",
-                              "flash.v1.rq.fleet", "flash.v1.rq.*.fleet"})
+                              "flash.v1.rq.fleet", "flash.v1.rq.*.fleet", "flash.v1.rq.n1-fleet"})
     EXPECT_EQ(fleet_asking_node(subject), std::nullopt) << subject;
 }
 

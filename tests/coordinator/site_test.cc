@@ -58,6 +58,12 @@ class Site : public testing::Test {
     return out;
   }
 
+  std::vector<double> values(const std::string& family) {
+    for (const auto& f : families_of(*view, {}, "0.1.0"))
+      if (f.name == family) return f.values;
+    return {};
+  }
+
   std::string folder;
   std::optional<Store> store;
   std::optional<FleetView> view;
@@ -94,6 +100,7 @@ TEST_F(Site, AgentsAreFilteredSortedAndPaged) {
   unknown.record.episode.rewards = 0;
   stored({of("n1", 1, "/a", 0.5), of("n1", 2, "/B", 0.7, Stage::Online), of("n2", 1, "/a", 0.9), unknown});
   EXPECT_THAT(column(answer("/api/v1/agents?sort=-reward"), "target"), ElementsAre("/a", "/B", "/a", "/c"));
+  EXPECT_THAT(column(answer("/api/v1/agents?sort=-reward"), "node"), ElementsAre("n2", "n1", "n1", "n2"));
   EXPECT_THAT(column(answer("/api/v1/agents?sort=reward"), "target"), ElementsAre("/a", "/B", "/a", "/c"));
   EXPECT_THAT(column(answer("/api/v1/agents?sort=reward"), "node"), ElementsAre("n1", "n1", "n2", "n2"));
   EXPECT_THAT(column(answer("/api/v1/agents?q=/b"), "target"), ElementsAre("/B"));
@@ -109,7 +116,7 @@ TEST_F(Site, AgentsAreFilteredSortedAndPaged) {
 TEST_F(Site, ANodeSaysWhatIsNotCovered) {
   Arrived late = of("n1", 4, "/b", 0.7);
   late.record.prev = 3;
-  stored({of("n1", 1, "/a", 0.5), late});
+  stored({of("n1", 1, "/a", 0.5), late, of("n2", 1, "/a", 0.1)});
   const json node = answer("/api/v1/nodes/n1");
   EXPECT_EQ(node["lag"], 3);
   EXPECT_EQ(node["agents"]["total"], 2);
@@ -185,6 +192,7 @@ TEST_F(Site, ThePageAllowsNothingFromElsewhereAndNothingInline) {
     EXPECT_EQ(page->body.find(" style=\""), std::string::npos);
   }
   EXPECT_FALSE(page_answer(*http::parse_target("/other.js")));
+  EXPECT_FALSE(page_answer(*http::parse_target("/page.js/x")));
 }
 
 std::vector<link::sync::Family> families(FleetView& view) {
@@ -202,6 +210,18 @@ TEST_F(Site, MetricsAreReadByOurOwnStrictReader) {
   EXPECT_EQ(seen["flash_coordinator_agents"], 1);
   EXPECT_EQ(seen["flash_coordinator_nodes"], 1);
   EXPECT_EQ(seen["flash_coordinator_records_total"], 1);
+}
+
+TEST_F(Site, MetricsCountCoordinatorsAndWhatBecameOfRecords) {
+  const FleetCoordinator speaker{.name = "c1", .position = 2, .in_step = true, .lease = 7, .last_seen_us = 1};
+  const FleetCoordinator reader{.name = "c2", .position = 2, .in_step = true, .lease = 0, .last_seen_us = 1};
+  const FleetCoordinator behind{.name = "c3", .position = 1, .in_step = false, .lease = 0, .last_seen_us = 1};
+  ASSERT_TRUE(store->save({}, std::vector{speaker, reader, behind}, {}));
+  stored({of("n1", 1, "/a", 0.5), of("n1", 2, "/a", 0.5), of("n1", 2, "/a", 0.5)});
+  ASSERT_TRUE(store->retain({.days = 1e-6}, kNowUs));
+  stored({});
+  EXPECT_THAT(values("flash_coordinator_instances"), ElementsAre(3, 2, 1));
+  EXPECT_THAT(values("flash_coordinator_records"), ElementsAre(2, 1, 0, 1));
 }
 
 TEST_F(Site, EveryMetricIsDocumentedAndNoOther) {

@@ -65,6 +65,7 @@ TEST_F(HttpEndpointTest, TheHandlerGetsTheTargetAndSaysTheAnswer) {
   EXPECT_THAT(answer, HasSubstr("Content-Type: text/x-test\r\n"));
   EXPECT_THAT(answer, HasSubstr("X-More: yes\r\n"));
   EXPECT_THAT(answer, HasSubstr("X-Content-Type-Options: nosniff\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Cache-Control: no-cache\r\n"));
   EXPECT_THAT(answer, HasSubstr("\r\n\r\ntext/plain|a b|c|d=&|\n"));
   EXPECT_THAT(ask(get("/")), StartsWith("HTTP/1.1 404"));
 }
@@ -97,6 +98,19 @@ TEST_F(HttpEndpointTest, ANameThatLeadsHereIsNotAnswered) {
   for (const char* host :
        {"evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example"})
     EXPECT_EQ(asked(host), "421") << host;
+  EXPECT_THAT(ask("GET /a HTTP/1.0\r\n\r\n"), HasSubstr(" 200 "));  // which knows no Host
+}
+
+TEST_F(HttpEndpointTest, AConnectionMayAskAgain) {
+  open();
+  const std::string answer = ask("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n" + get("/b"));
+  EXPECT_THAT(answer, HasSubstr("\r\n\r\n|a|\nHTTP/1.1 200"));
+  EXPECT_THAT(answer, HasSubstr("\r\n\r\n|b|\n"));
+}
+
+TEST_F(HttpEndpointTest, WhoSendsABodyIsNotAnswered) {
+  open();
+  EXPECT_EQ(ask(get("/a", "Content-Length: 3\r\n") + "abc"), "");
 }
 
 TEST_F(HttpEndpointTest, WhatDidNotChangeIsNotSentAgain) {
@@ -130,8 +144,8 @@ TEST_F(HttpEndpointTest, BeyondTheBoundConnectionsWait) {
 }
 
 TEST_F(HttpEndpointTest, ListensOnLoopbackAlone) {
-  for (const char* address :
-       {"0.0.0.0:0", "10.0.0.1:80", "[::]:0", "localhost:0", "127.0.0.1", "127.0.0.1:x", ":1"}) {
+  for (const char* address : {"0.0.0.0:0", "10.0.0.1:80", "[::]:0", "localhost:0", "127.0.0.1", "127.0.0.1:x",
+                              "127.0.0.1:65536", ":1"}) {
     auto opened = Endpoint::open(address, echo);
     ASSERT_FALSE(opened) << address;
     EXPECT_TRUE(opened.error().is(std::errc::invalid_argument)) << address;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace flash::http {
 namespace {
@@ -31,6 +32,21 @@ TEST(MetricsText, SpeaksOpenMetrics) {
             "a_seconds_total{who=\"x\\\"y\\\\z\"} 1.5\na_seconds_total{who=\"second\"} 2\n"
             "# HELP b Version.\n# TYPE b info\nb_info{version=\"1\"} 1\n"
             "# HELP c Gauge.\n# TYPE c gauge\nc NaN\n# EOF\n");
+}
+
+TEST(MetricsText, EverySampleHasItsOwnLabels) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<Family> two = {
+      {"d", FamilyType::Gauge, "", "Say \"it\"\nonce.", {"a", "b"}, {"1", "2\n", "3", "4"}, {inf, -inf}}};
+  const std::string samples = "# TYPE d gauge\nd{a=\"1\",b=\"2\\n\"} +Inf\nd{a=\"3\",b=\"4\"} -Inf\n";
+  EXPECT_EQ(render(two, PageFormat::Prometheus), "# HELP d Say \"it\"\\nonce.\n" + samples);
+  EXPECT_EQ(render(two, PageFormat::OpenMetrics), "# HELP d Say \\\"it\\\"\\nonce.\n" + samples + "# EOF\n");
+}
+
+TEST(MetricsText, SaysWhichFormatItIs) {
+  EXPECT_EQ(content_type(PageFormat::Prometheus), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(content_type(PageFormat::OpenMetrics),
+            "application/openmetrics-text; version=1.0.0; charset=utf-8");
 }
 
 TEST(MetricsText, GivesOpenMetricsToWhoAsksForIt) {

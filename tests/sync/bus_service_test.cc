@@ -169,6 +169,20 @@ TEST_F(BusServiceTest, SaysWhyThereIsNoPage) {
   EXPECT_THAT(meanwhile(service, [&] { return answer.get(); }), HasSubstr("does not answer"));
 }
 
+TEST_F(BusServiceTest, SixteenCallsMayWait) {
+  BusService service(callbacks());
+  run_for_a_while(service);
+  std::vector<std::future<std::string>> answers;
+  for (int i = 0; i < 16; ++i)
+    answers.push_back(std::async(std::launch::async, [&] { return fleet(bus_, "nodes", "", 0); }));
+  while (asked_.size() < answers.size()) service.run(now_);
+  EXPECT_LE(service.run(now_), std::chrono::seconds(1));  // somebody waits
+  EXPECT_THAT(meanwhile(service, [&] { return fleet(bus_, "nodes", "", 0); }), HasSubstr("LimitsExceeded"));
+  now_ += std::chrono::seconds(11);
+  for (auto& answer : answers)
+    EXPECT_THAT(meanwhile(service, [&] { return answer.get(); }), HasSubstr("does not answer"));
+}
+
 TEST(SyncBus, TheManPageHasEveryPropertyAndNoOther) {
   std::set<std::string> properties;
   for (const sd_bus_vtable* row = sync_vtable(); row->type != _SD_BUS_VTABLE_END; ++row)
