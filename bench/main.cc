@@ -248,11 +248,12 @@ constexpr Delegated kDelegated[] = {
     {"overhead", "what FLASH adds to a decision and to training (its Table 3)", "flash-bench-meta"},
 };
 
-/// Becomes `to`'s program, with the words that flash-bench got.
+/// Becomes `to`'s program, with the words that flash-bench got. Nobody else runs it: it is no command.
 int delegate(const Delegated& to, char** argv) {
-  const std::string program = beside_or(to.program, "");
+  const std::string program =
+      beside_or(to.program, beside_or(std::string("../libexec/flashd/") + to.program, ""));
   if (program.empty()) {
-    std::fprintf(stderr, "flash-bench: %s is not beside flash-bench: it comes with package %s\n", to.program,
+    std::fprintf(stderr, "flash-bench: %s is not installed: it comes with package %s\n", to.program,
                  to.package);
     return kExitFailure;
   }

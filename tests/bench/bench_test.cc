@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdlib.h>
+
 #include <filesystem>
+#include <fstream>
 
 #include "tests/bench/run_bench.h"
 
@@ -55,6 +58,41 @@ TEST(FlashBench, LeavesNothingInSharedMemory) {
   const std::string directory = run.json["directory"];
   EXPECT_THAT(directory, ::testing::StartsWith("/dev/shm/flash-bench-"));
   EXPECT_FALSE(std::filesystem::exists(directory));
+}
+
+// What is not flash-bench's own is another package's, outside the path of commands.
+class FlashBenchInstalled : public testing::Test {
+ protected:
+  FlashBenchInstalled() {
+    char name[] = "/tmp/flashd-test-XXXXXX";
+    root_ = mkdtemp(name);
+    std::filesystem::create_directories(root_ + "/bin");
+    std::filesystem::copy(std::string(FLASH_BINARY_DIR) + "/bin/flash-bench", root_ + "/bin/flash-bench");
+  }
+  ~FlashBenchInstalled() override { std::filesystem::remove_all(root_); }
+
+  void install(const std::string& folder, const std::string& says) {
+    std::filesystem::create_directories(root_ + folder);
+    const std::string program = root_ + folder + "/flash-bench-meta";
+    std::ofstream(program) << "#!/bin/sh\necho " << says << " \"$@\"\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  }
+  BenchRun run() { return run_program(root_ + "/bin/flash-bench adapt --seed 2"); }
+
+  std::string root_;
+};
+
+TEST_F(FlashBenchInstalled, SaysWhichPackageACommandIsOf) {
+  EXPECT_EQ(run().status, 1);
+  EXPECT_THAT(run().text,
+              HasSubstr("flash-bench-meta is not installed: it comes with package flash-learner"));
+}
+
+TEST_F(FlashBenchInstalled, FindsTheProgramsOfOtherPackages) {
+  install("/libexec/flashd", "installed");
+  EXPECT_EQ(run().text, "installed adapt --seed 2\n");
+  install("/bin", "built");
+  EXPECT_EQ(run().text, "built adapt --seed 2\n");
 }
 
 // Small figures that any machine reaches even when it is busy; the aims are in flash-bench(1)'s figures.

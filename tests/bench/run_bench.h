@@ -15,9 +15,9 @@ struct BenchRun {
   nlohmann::json json;  // discarded if the text is none
 };
 
-inline BenchRun run_bench(const std::string& arguments) {
+inline BenchRun run_program(const std::string& command) {
   BenchRun run;
-  FILE* out = popen((std::string(FLASH_BINARY_DIR) + "/bin/flash-bench " + arguments + " 2>&1").c_str(), "r");
+  FILE* out = popen((command + " 2>&1").c_str(), "r");
   if (!out) return run;
   char buffer[4096];
   while (const auto n = fread(buffer, 1, sizeof buffer, out)) run.text.append(buffer, n);
@@ -25,6 +25,10 @@ inline BenchRun run_bench(const std::string& arguments) {
   run.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   run.json = nlohmann::json::parse(run.text, nullptr, false);
   return run;
+}
+
+inline BenchRun run_bench(const std::string& arguments) {
+  return run_program(std::string(FLASH_BINARY_DIR) + "/bin/flash-bench " + arguments);
 }
 
 }  // namespace flash
