@@ -3,19 +3,11 @@
 #include <algorithm>
 #include <cassert>
 
-#include "link/cbor.h"
+#include "coordinator/messages_cbor.h"
 #include "link/episode_cbor.h"
 #include "link/neighbour_cbor.h"
 
 namespace flash::coordinator {
-
-using link::cbor::begin;
-using link::cbor::Check;
-using link::cbor::Fields;
-using link::cbor::fields_of;
-using link::cbor::json;
-using link::cbor::Writer;
-
 namespace {
 
 constexpr std::string_view kUp = "flash.v1.up.";
@@ -24,7 +16,6 @@ constexpr std::string_view kRequests = "flash.v1.rq.";
 constexpr std::string_view kEpisodes = ".ep";
 constexpr std::string_view kWatermarks = ".wm";
 constexpr std::string_view kNearest = ".nearest";
-constexpr double kMaxSeq = 9e15;  // exact as a number of SQLite and of JSON
 
 void check_run(Check& c, const std::string& run) {
   const bool hex = std::all_of(run.begin(), run.end(),
@@ -35,7 +26,7 @@ void check_run(Check& c, const std::string& run) {
 Result<void> check(const Record& m) {
   Check c;
   check_run(c, m.run);
-  c.range("seq", static_cast<double>(m.seq), 1, kMaxSeq);
+  c.range("seq", static_cast<double>(m.seq), 1, kMaxNumber);
   if (m.prev >= m.seq) c.fail("prev", "not below seq");
   FLASH_CHECK(c.result());
   return link::cbor::check(m.episode, "episode.");
@@ -44,8 +35,8 @@ Result<void> check(const Record& m) {
 Result<void> check(const Watermark& m) {
   Check c;
   check_run(c, m.run);
-  c.range("seq", static_cast<double>(m.seq), 0, kMaxSeq);
-  c.range("lease", static_cast<double>(m.lease), 0, kMaxSeq);
+  c.range("seq", static_cast<double>(m.seq), 0, kMaxNumber);
+  c.range("lease", static_cast<double>(m.lease), 0, kMaxNumber);
   return c.result();
 }
 
@@ -58,14 +49,6 @@ Result<void> check(const NearestAnswer& m) {
 
 std::string subject(std::string_view prefix, std::string_view node, std::string_view suffix) {
   return std::string(prefix) + std::string(node) + std::string(suffix);
-}
-
-/// The message as a map, where it is of this type.
-Result<json> parse(std::string_view bytes, std::string_view expected) {
-  FLASH_TRY(json j, link::cbor::parse(bytes));
-  FLASH_TRY(const std::string type, link::cbor::type_of(j, kVersion));
-  if (type != expected) return link::cbor::unknown_type(type);
-  return j;
 }
 
 }  // namespace

@@ -2,20 +2,11 @@
 
 #include <cassert>
 
-#include "coordinator/messages.h"
+#include "coordinator/messages_cbor.h"
 #include "coordinator/nkey.h"
 #include "coordinator/text_codes.h"
-#include "link/cbor.h"
 
 namespace flash::coordinator {
-
-using link::cbor::begin;
-using link::cbor::Check;
-using link::cbor::Fields;
-using link::cbor::fields_of;
-using link::cbor::json;
-using link::cbor::Writer;
-
 namespace {
 
 constexpr std::string_view kTokenPrefix = "flash1.";
@@ -87,9 +78,7 @@ Result<Token> decode_token(std::string_view text) {
   if (!text.starts_with(kTokenPrefix) || text.size() > kMaxToken)
     return Error(std::errc::invalid_argument, "not a token of flash-coordinator enroll");
   FLASH_TRY(const std::string bytes, from_base64url(text.substr(kTokenPrefix.size())));
-  FLASH_TRY(const json j, link::cbor::parse(bytes));
-  FLASH_TRY(const std::string type, link::cbor::type_of(j, kVersion));
-  if (type != "token") return link::cbor::unknown_type(type);
+  FLASH_TRY(const json j, parse(bytes, "token"));
   Token m;
   Fields f = fields_of(j);
   f.get("servers", m.servers);
@@ -128,9 +117,7 @@ std::string encode(const Refusal& m) {
 }
 
 Result<Wish> decode_wish(std::string_view bytes) {
-  FLASH_TRY(const json j, link::cbor::parse(bytes));
-  FLASH_TRY(const std::string type, link::cbor::type_of(j, kVersion));
-  if (type != "wish") return link::cbor::unknown_type(type);
+  FLASH_TRY(const json j, parse(bytes, "wish"));
   Wish m;
   Fields f = fields_of(j);
   f.get("key", m.key);

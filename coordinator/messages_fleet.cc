@@ -3,22 +3,13 @@
 #include <algorithm>
 #include <cassert>
 
-#include "link/cbor.h"
+#include "coordinator/messages_cbor.h"
 
 namespace flash::coordinator {
-
-using link::cbor::begin;
-using link::cbor::Check;
-using link::cbor::Fields;
-using link::cbor::fields_of;
-using link::cbor::json;
-using link::cbor::Writer;
-
 namespace {
 
 constexpr std::string_view kHeartbeats = "flash.v1.hb.";
 constexpr std::string_view kCoordinators = "flash.v1.co.";
-constexpr double kMaxCount = 9e15;  // exact as a number of SQLite and of JSON
 
 Result<void> check(const Heartbeat& m) {
   Check c;
@@ -26,7 +17,7 @@ Result<void> check(const Heartbeat& m) {
   c.name("flashd", m.flashd, true);
   c.name("mode", m.mode, true);
   c.range("agents", static_cast<double>(m.agents), 0, 1e6);
-  c.range("outbox", static_cast<double>(m.outbox), 0, kMaxCount);
+  c.range("outbox", static_cast<double>(m.outbox), 0, kMaxNumber);
   return c.result();
 }
 
@@ -34,16 +25,9 @@ Result<void> check(const CoordinatorBeat& m) {
   Check c;
   c.name("instance", m.instance);
   c.range("stream_created_ns", static_cast<double>(m.stream_created_ns), 0, 9.3e18);
-  c.range("position", static_cast<double>(m.position), 0, kMaxCount);
-  c.range("lease", static_cast<double>(m.lease), 0, kMaxCount);
+  c.range("position", static_cast<double>(m.position), 0, kMaxNumber);
+  c.range("lease", static_cast<double>(m.lease), 0, kMaxNumber);
   return c.result();
-}
-
-Result<json> parse(std::string_view bytes, std::string_view expected) {
-  FLASH_TRY(json j, link::cbor::parse(bytes));
-  FLASH_TRY(const std::string type, link::cbor::type_of(j, kVersion));
-  if (type != expected) return link::cbor::unknown_type(type);
-  return j;
 }
 
 }  // namespace

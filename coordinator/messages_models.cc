@@ -3,23 +3,13 @@
 #include <algorithm>
 #include <cassert>
 
+#include "coordinator/messages_cbor.h"
 #include "core/digest.h"
 #include "core/target.h"
-#include "link/cbor.h"
 
 namespace flash::coordinator {
-
-using link::cbor::begin;
-using link::cbor::Check;
-using link::cbor::Fields;
-using link::cbor::fields_of;
-using link::cbor::json;
-using link::cbor::Writer;
-
 namespace {
 
-constexpr int kFormat = 1;
-constexpr double kLatest = 9e15;
 constexpr std::string_view kChunks = "flash.v1.ck.";
 
 /// What both entries have.
@@ -27,14 +17,14 @@ template <class Entry>
 void check_entry(Check& c, const Entry& e) {
   if (!task_from_name(e.name)) c.fail("name", "not a task");
   c.range("version", static_cast<double>(e.version), 1, static_cast<double>(link::kMaxModelVersion));
-  c.range("since_us", static_cast<double>(e.since_us), 0, kLatest);
+  c.range("since_us", static_cast<double>(e.since_us), 0, kMaxNumber);
 }
 
 Result<void> check(const OfferedModel& m, std::size_t i) {
   Check c(link::cbor::at("offered", i));
   check_entry(c, m);
   c.range("share", m.share, 0, 100);
-  c.range("published_us", static_cast<double>(m.published_us), 0, kLatest);
+  c.range("published_us", static_cast<double>(m.published_us), 0, kMaxNumber);
   return c.result();
 }
 
@@ -114,13 +104,6 @@ void write_list(Writer& w, std::string_view name, const std::vector<Entry>& list
   for (const Entry& e : list) write(w, e);
 }
 
-Result<json> parse(std::string_view bytes, std::string_view expected) {
-  FLASH_TRY(json j, link::cbor::parse(bytes));
-  FLASH_TRY(const std::string type, link::cbor::type_of(j, kFormat));
-  if (type != expected) return link::cbor::unknown_type(type);
-  return j;
-}
-
 std::string subject_of(std::string_view name, std::uint64_t version) {
   return version_subjects(name) + std::to_string(version) + ".";
 }
@@ -130,7 +113,7 @@ std::string subject_of(std::string_view name, std::uint64_t version) {
 std::string encode(const Models& m) {
   assert(check(m));
   Writer w;
-  begin(w, kFormat, "models", 2);
+  begin(w, kVersion, "models", 2);
   write_list(w, "offered", m.offered);
   write_list(w, "withdrawn", m.withdrawn);
   return w.take();
@@ -139,7 +122,7 @@ std::string encode(const Models& m) {
 std::string encode(const SignedManifest& m) {
   assert(check(m));
   Writer w;
-  begin(w, kFormat, "signed-manifest", 2);
+  begin(w, kVersion, "signed-manifest", 2);
   w.text("manifest");
   w.bytes(m.manifest);
   w.text("signature");

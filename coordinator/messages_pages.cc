@@ -2,22 +2,12 @@
 
 #include <cassert>
 
-#include "coordinator/messages.h"
-#include "link/cbor.h"
+#include "coordinator/messages_cbor.h"
 
 namespace flash::coordinator {
-
-using link::cbor::begin;
-using link::cbor::Check;
-using link::cbor::Fields;
-using link::cbor::fields_of;
-using link::cbor::json;
-using link::cbor::Writer;
-
 namespace {
 
 constexpr std::string_view kAsk = "flash.v1.rq.", kSay = "flash.v1.dn.", kFleet = ".fleet";
-constexpr double kMost = 9e15;  // exact as a number of SQLite and of JSON
 constexpr double kMaxReward = 1e6;
 
 void check_reward(Check& c, std::string_view field, const std::optional<double>& reward) {
@@ -30,8 +20,8 @@ Result<void> check(const FleetRow& row, const std::string& path) {
   c.name("pool", row.pool, true);
   c.name("target", row.target, true);
   c.name("application", row.application, true);
-  c.range("agents", static_cast<double>(row.agents), 0, kMost);
-  c.range("serving", static_cast<double>(row.serving), 0, kMost);
+  c.range("agents", static_cast<double>(row.agents), 0, kMaxNumber);
+  c.range("serving", static_cast<double>(row.serving), 0, kMaxNumber);
   check_reward(c, "reward", row.reward);
   check_reward(c, "fallback", row.fallback);
   c.range("time_us", static_cast<double>(row.time_us), 0, 1e17);
@@ -40,7 +30,7 @@ Result<void> check(const FleetRow& row, const std::string& path) {
 
 Result<void> check(const FleetPage& page) {
   Check c;
-  c.range("total", static_cast<double>(page.total), 0, kMost);
+  c.range("total", static_cast<double>(page.total), 0, kMaxNumber);
   c.count("rows", page.rows.size(), 0, kFleetRows, "rows");
   FLASH_CHECK(c.result());
   for (std::size_t i = 0; i < page.rows.size(); ++i)
@@ -92,14 +82,6 @@ Result<void> read(const json& map, const std::string& path, FleetRow& row) {
   f.get("time_us", row.time_us);
   return f.done({"node", "pool", "target", "application", "task", "stage", "agents", "serving",
                  "reward_known", "reward", "fallback_known", "fallback", "time_us"});
-}
-
-/// The message as a map, where it is of this type.
-Result<json> parse(std::string_view bytes, std::string_view expected) {
-  FLASH_TRY(json j, link::cbor::parse(bytes));
-  FLASH_TRY(const std::string type, link::cbor::type_of(j, kVersion));
-  if (type != expected) return link::cbor::unknown_type(type);
-  return j;
 }
 
 }  // namespace
