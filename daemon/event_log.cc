@@ -66,7 +66,8 @@ void log_stage(const AgentView& agent) {
 void log_decision(const Target& target, const Decision& decision) {
   if (!decision.changed_something()) return;
   for (const KnobOutcome& o : decision.outcomes)
-    if (o.status == WriteStatus::Written || o.status == WriteStatus::Failed || o.status == WriteStatus::Undone)
+    if (o.status == WriteStatus::Written || o.status == WriteStatus::Failed ||
+        o.status == WriteStatus::Undone)
       log_knob(target, decision, o);
 }
 
