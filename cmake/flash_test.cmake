@@ -1,6 +1,7 @@
 # flash_test(NAME LABEL label SOURCES... [DEPS rooms...] [LIBS libraries...] [TIMEOUT seconds])
 #
 # One gtest program; each TEST becomes one ctest entry with the label (unit, golden, system, vm, learning).
+# What is of label system shares the machine with nothing, so that its times and loads are its own.
 # A test that cannot run here calls GTEST_SKIP() << "reason"; tests/allowed_skips.txt lists those allowed.
 function(flash_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS;LIBS" ${ARGN})
@@ -19,5 +20,7 @@ function(flash_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE FLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              FLASH_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  gtest_discover_tests(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} DISCOVERY_TIMEOUT 60)
+  string(COMPARE EQUAL "${ARG_LABEL}" system alone)
+  gtest_discover_tests(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${alone}
+                       DISCOVERY_TIMEOUT 60)
 endfunction()
