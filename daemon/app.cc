@@ -9,28 +9,24 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <memory>
 
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
 #include "collectors/kernel_probe.h"
-#include "collectors/prometheus_collector.h"
 #include "core/process.h"
 #include "daemon/bus_connection.h"
 #include "daemon/dbus_service.h"
 #include "daemon/drivers.h"
-#include "daemon/episode_summaries.h"
 #include "daemon/event_log.h"
 #include "daemon/journal.h"
-#include "daemon/learner_link.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/overhead_guard.h"
 #include "daemon/own_metrics.h"
+#include "daemon/peers.h"
 #include "daemon/restore_policy.h"
-#include "daemon/sync_link.h"
 #include "daemon/version.h"
-#include "policy/decision_json.h"
 
 namespace flash {
 namespace {
@@ -65,35 +61,6 @@ Shares overhead(const OverheadGuard& guard) {
   return shares;
 }
 
-/// Rules that name a metrics page, as flash-sync is told them.
-std::vector<link::sync::Scrape> scrapes_of(const DaemonConfig& config) {
-  std::vector<link::sync::Scrape> all;
-  for (const auto& rule : config.rules)
-    if (const PrometheusOptions& p = rule->slo.prometheus; !p.url.empty())
-      all.push_back({rule->name, p.url, p.interval_s, p.timeout_s, p.latency, p.requests, p.errors});
-  return all;
-}
-
-ScrapeResult result_of(const link::sync::Reading& r) {
-  using From = link::sync::ReadingState;
-  using To = ScrapeResult::State;
-  const To state = r.state == From::Good          ? To::Good
-                   : r.state == From::First       ? To::First
-                   : r.state == From::Unreachable ? To::Unreachable
-                                                  : To::Invalid;
-  return {.state = state,
-          .reason = plain(r.reason),
-          .covers_s = r.covers_s,
-          .requests = r.requests,
-          .errors = r.errors,
-          .has_errors = r.has_errors,
-          .has_latency = r.has_latency,
-          .p50_ms = r.p50_ms,
-          .p99_ms = r.p99_ms,
-          .samples = r.samples,
-          .exact = r.exact};
-}
-
 class App {
  public:
   App(const CommandLine& line, DaemonConfig config) : line_(line), config_(std::move(config)) {}
@@ -115,21 +82,18 @@ class App {
   void apply_guard();
   void record(Now now);
   void configure_journal();
-  void configure_learner(Now now);
-  void configure_sync(Now now);
+  const LearnerLink* learner() const { return peers_->learner(); }
+  const SyncLink* sync() const { return peers_->sync(); }
   std::vector<link::sync::Family> own_metrics() const;
   void on_decided(const Target& target, const Decision& decision);
   void say_degraded();
   void say_status();
   void stop();
-  void fail_if(int r, const char* what);
 
   static int timer_event(sd_event_source*, std::uint64_t, void* app) noexcept;
   static int signal_event(sd_event_source*, const signalfd_siginfo* info, void* app) noexcept;
   static int cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
   static int metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
-  static int learner_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
-  static int sync_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
 
   CommandLine line_;
   DaemonConfig config_;
@@ -141,12 +105,7 @@ class App {
   std::string state_directory_;
   std::unique_ptr<Node> node_;
   DecisionJournal journal_;
-  std::unique_ptr<LearnerLink> learner_;
-  sd_event_source* learner_source_ = nullptr;
-  std::unique_ptr<SyncLink> sync_;
-  EpisodeSummaries episodes_;
-  sd_event_source* sync_source_ = nullptr;
-  std::uint64_t epoch_ = 0;
+  std::unique_ptr<Peers> peers_;
   std::unique_ptr<DbusService> service_;
   Duration next_tick_{};
   std::uint64_t ticks_ = 0;
@@ -159,9 +118,8 @@ class App {
 
 App::~App() {
   disconnect_bus();
+  peers_.reset();
   node_.reset();
-  sd_event_source_unref(learner_source_);
-  sd_event_source_unref(sync_source_);
   sd_event_source_unref(timer_);
   sd_event_unref(event_);
 }
@@ -194,14 +152,14 @@ void App::offer_service() {
   callbacks.verify = [this] { return node_->actuator().verify(); };
   callbacks.degraded = [this] { return degraded(); };
   callbacks.sources = [this] { return node_->sources(); };
-  callbacks.learner = [this] { return learner_ ? learner_->state() : std::string("switched off"); };
-  callbacks.learner_error = [this] { return learner_ ? learner_->counters().last_error : std::string(); };
-  callbacks.learner_counters = [this] { return learner_ ? to_list(learner_->counters()) : Counters(); };
-  callbacks.sync = [this] { return sync_ ? sync_->state() : std::string("switched off"); };
-  callbacks.sync_counters = [this] { return sync_ ? to_list(sync_->counters()) : Counters(); };
-  callbacks.learning = [this](TargetId id) { return learner_ ? learner_->doing(id) : std::string(); };
+  callbacks.learner = [this] { return learner() ? learner()->state() : std::string("switched off"); };
+  callbacks.learner_error = [this] { return learner() ? learner()->counters().last_error : std::string(); };
+  callbacks.learner_counters = [this] { return learner() ? to_list(learner()->counters()) : Counters(); };
+  callbacks.sync = [this] { return sync() ? sync()->state() : std::string("switched off"); };
+  callbacks.sync_counters = [this] { return sync() ? to_list(sync()->counters()) : Counters(); };
+  callbacks.learning = [this](TargetId id) { return learner() ? learner()->doing(id) : std::string(); };
   callbacks.nearest = [this](TargetId id) {
-    const link::Neighbour* n = learner_ ? learner_->nearest(id) : nullptr;
+    const link::Neighbour* n = learner() ? learner()->nearest(id) : nullptr;
     return n ? link::words_of(*n) : std::string();
   };
   callbacks.journal_counters = [this] { return counters(journal_.counters()); };
@@ -256,8 +214,8 @@ Result<void> App::start() {
   for (const KernelProbe* probe : node_->probes()) probes.emplace_back(probe->probe());
   guard_.emplace(config_.overhead, config_.period, std::move(probes));
   configure_journal();
-  configure_learner(read_clocks());
-  configure_sync(read_clocks());
+  peers_ = std::make_unique<Peers>(event_, *node_, [this] { return own_metrics(); });
+  peers_->configure(read_clocks(), config_, line_.dry_run);
   if (!line_.dry_run) take_over();
   LedgerRestore orphans;
   orphans.report = node_->start(read_clocks());
@@ -350,8 +308,7 @@ void App::on_tick() {
     log(LOG_DEBUG, std::to_string(report.failures) + " knob writes failed in this tick");
   // A tick that comes late is not made up for: the next one is a whole number of periods later.
   record(now);
-  if (learner_) learner_->tick(now);
-  if (sync_) sync_->tick(now);
+  peers_->tick(now);
   keep_budget(now.mono);
   next_tick_ += period();
   const Duration after = read_clocks().mono;
@@ -376,26 +333,16 @@ void App::on_tick() {
 
 void App::on_changed(TargetId id, AgentChange change) {
   if (service_) service_->agent_changed(id, change);
-  if (learner_ && change.removed) learner_->agent_removed(id);
-  if (change.removed) episodes_.removed(id);
+  if (peers_) peers_->changed(id, change);
   if (!node_ || change.removed) return;
   const auto view = node_->loop().view(id);
   if (!view) return;
-  if (learner_ && change.added) learner_->agent_added(*view->target, view->rule->reward);
   if (change.added) log_managed(*view);
   if (change.stage) log_stage(*view);
 }
 
 void App::on_decided(const Target& target, const Decision& decision) {
-  if (learner_) learner_->decided(target, decision);
-  const auto view = [this](TargetId id) { return node_->loop().view(id); };
-  if (auto ended = episodes_.decided(target, decision, view); ended && sync_) {
-    if (const link::Embedded* own = learner_ ? learner_->embedded(target.id) : nullptr) {
-      ended->model = own->model;
-      ended->embedding = own->embedding;
-    }
-    sync_->episode_ended(std::move(*ended));
-  }
+  peers_->decided(target, decision);
   log_decision(target, decision);
 }
 
@@ -428,78 +375,6 @@ void App::configure_journal() {
   journal_.configure(std::move(options));
 }
 
-// A dry run teaches nothing: nothing of it is executed.
-void App::configure_learner(Now now) {
-  if (!config_.learner.enabled || line_.dry_run) {
-    learner_source_ = sd_event_source_disable_unref(learner_source_);
-    learner_.reset();
-    return;
-  }
-  if (learner_) {
-    learner_->reconfigure(now, config_.learner, config_.period, config_.loop.episode_steps);
-  } else {
-    // One per start: the learner tells by it which steps it knows already.
-    if (epoch_ == 0) epoch_ = random_seed();
-    LearnerCallbacks callbacks;
-    callbacks.offer = [this](Now at, TargetId id, std::shared_ptr<const PolicySnapshot> policy) {
-      return node_->loop().offer_snapshot(at, id, std::move(policy));
-    };
-    callbacks.log = [](LearnerEvent event, const std::string& text) {
-      log(event == LearnerEvent::Connected ? LOG_INFO : LOG_WARNING, text,
-          {{"MESSAGE_ID", std::string(kMessageLearner)}, {"FLASHD_LEARNER", std::string(to_string(event))}});
-    };
-    LearnerSession session{"flashd " + std::string(kVersion), epoch_, config_.period,
-                           config_.loop.episode_steps};
-    learner_ = std::make_unique<LearnerLink>(config_.learner, std::move(session), std::move(callbacks));
-    // After the tick, the bus and the metrics: it is the only peer that is not trusted.
-    int r = sd_event_add_io(event_, &learner_source_, learner_->fd(), EPOLLIN, learner_event, this);
-    if (r >= 0) r = sd_event_source_set_priority(learner_source_, SD_EVENT_PRIORITY_IDLE);
-    if (r < 0) log(LOG_ERR, std::string("no learner: event source: ") + std::strerror(-r));
-  }
-  const ControlLoop& loop = node_->loop();
-  for (TargetId id : loop.agents())
-    if (const auto view = loop.view(id)) learner_->agent_added(*view->target, view->rule->reward);
-}
-
-void App::configure_sync(Now now) {
-  PrometheusCollector& pages = *node_->metrics_pages();
-  if (!config_.sync.enabled) {
-    sync_source_ = sd_event_source_disable_unref(sync_source_);
-    sync_.reset();
-    pages.set_source(false, "sync.enabled is false");
-    return;
-  }
-  if (sync_) {
-    sync_->reconfigure(now, config_.sync);
-  } else {
-    SyncCallbacks callbacks;
-    callbacks.reading = [&pages](Now at, const link::sync::Reading& r) {
-      return pages.take(at, r.rule, result_of(r));
-    };
-    callbacks.nearest = [this](Now, const link::sync::NearestPair& pair) {
-      if (!learner_ || !learner_->set_nearest(pair.agent, pair.neighbour)) return false;
-      log(LOG_INFO, pair.agent + ": the nearest known pair is " + link::words_of(pair.neighbour),
-          {{"MESSAGE_ID", std::string(kMessageSync)}});
-      return true;
-    };
-    callbacks.metrics = [this] { return own_metrics(); };
-    callbacks.changed = [&pages](bool there, const std::string& why_not) {
-      pages.set_source(there, why_not);
-    };
-    callbacks.log = [](bool trouble, const std::string& text) {
-      log(trouble ? LOG_WARNING : LOG_INFO, text, {{"MESSAGE_ID", std::string(kMessageSync)}});
-    };
-    pages.set_source(false, "flash-sync is not connected");
-    sync_ = std::make_unique<SyncLink>(config_.sync, "flashd " + std::string(kVersion), random_seed(),
-                                       std::move(callbacks));
-    // As the learner: after the tick, the bus and the metrics.
-    int r = sd_event_add_io(event_, &sync_source_, sync_->fd(), EPOLLIN, sync_event, this);
-    if (r >= 0) r = sd_event_source_set_priority(sync_source_, SD_EVENT_PRIORITY_IDLE);
-    if (r < 0) log(LOG_ERR, std::string("no flash-sync: event source: ") + std::strerror(-r));
-  }
-  sync_->set_scrapes(scrapes_of(config_));
-}
-
 std::vector<link::sync::Family> App::own_metrics() const {
   OwnStatus s;
   s.version = kVersion;
@@ -516,11 +391,11 @@ std::vector<link::sync::Family> App::own_metrics() const {
   s.overhead_budget_pct = guard_->options().budget_pct;
   s.degraded = degraded();
   s.sources = node_->sources();
-  s.learner_connected = learner_ && learner_->state().starts_with("connected");
-  if (learner_) s.learner = to_list(learner_->counters());
+  s.learner_connected = learner() && learner()->state().starts_with("connected");
+  if (learner()) s.learner = to_list(learner()->counters());
   s.journal = counters(journal_.counters());
   s.statsd = node_->metrics_counters();
-  if (sync_) s.sync = to_list(sync_->counters());
+  if (sync()) s.sync = to_list(sync()->counters());
   return flash::own_metrics(node_->loop(), s);
 }
 
@@ -571,8 +446,7 @@ Result<void> App::reload() {
   guard_->reconfigure(config_.overhead, config_.period);
   apply_guard();
   configure_journal();
-  configure_learner(read_clocks());
-  configure_sync(read_clocks());
+  peers_->configure(read_clocks(), config_, line_.dry_run);
   if (service_) service_->manager_changed();
   sd_notify(0, "READY=1");
   say_status();
@@ -600,18 +474,6 @@ int App::signal_event(sd_event_source* source, const signalfd_siginfo* info, voi
 
 int App::cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept {
   static_cast<App*>(app)->node_->drain_cgroup_events(read_clocks());
-  return 0;
-}
-
-int App::learner_event(sd_event_source*, int, std::uint32_t, void* data) noexcept {
-  App* app = static_cast<App*>(data);
-  if (app->learner_) app->learner_->process(read_clocks());
-  return 0;
-}
-
-int App::sync_event(sd_event_source*, int, std::uint32_t, void* data) noexcept {
-  App* app = static_cast<App*>(data);
-  if (app->sync_) app->sync_->process(read_clocks());
   return 0;
 }
 
