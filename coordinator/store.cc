@@ -503,68 +503,80 @@ std::optional<double> known(bool there, double value) {
   return there ? std::optional(value) : std::nullopt;
 }
 
-Result<std::uint64_t> total_of(Query& q, const std::string& text) {
-  FLASH_TRY(const bool there, q.bind(std::string_view(text)).row());
-  return there ? as_unsigned(q.integer(0)) : 0;
+/// What of a page is different for agents and nodes. Both queries have the text as ?1, the one of rows
+/// besides "LIMIT ?2 OFFSET ?3".
+struct PageQueries {
+  std::string count, rows;
+  FleetRow (*row)(const Query&);
+};
+
+Result<Store::Rows> page_of(Database& db, const PageQueries& page, std::string_view text,
+                            std::uint64_t offset, std::size_t most) {
+  Store::Rows out;
+  {
+    FLASH_TRY(Query q, db.query(page.count));
+    FLASH_TRY(const bool there, q.bind(text).row());
+    if (there) out.total = as_unsigned(q.integer(0));
+  }
+  FLASH_TRY(Query q, db.query(page.rows));
+  q.bind(text).bind(static_cast<std::int64_t>(most)).bind(as_signed(offset));
+  while (true) {
+    FLASH_TRY(const bool there, q.row());
+    if (!there) return out;
+    out.rows.push_back(page.row(q));
+  }
+}
+
+FleetRow agent_row(const Query& q) {
+  FleetRow row{.node = q.text(0), .pool = q.text(1), .target = q.text(2), .application = q.text(3)};
+  row.task = task_from_name(q.text(4)).value_or(Task::ResourceLimits);
+  row.stage = static_cast<Stage>(q.integer(5));
+  row.serving = row.stage == Stage::Serving;
+  row.reward = known(q.integer(6) > 0, q.real(7));
+  row.fallback = known(q.integer(8) > 0, q.real(9));
+  row.time_us = q.integer(10);
+  return row;
+}
+
+FleetRow node_row(const Query& q) {
+  FleetRow row{.node = q.text(0), .pool = q.text(1), .target = "", .application = ""};
+  row.agents = as_unsigned(q.integer(2));
+  row.serving = as_unsigned(q.integer(3));
+  row.reward = known(q.integer(4) > 0, q.real(5));
+  row.fallback = known(q.integer(6) > 0, q.real(7));
+  row.time_us = q.integer(8);
+  return row;
 }
 
 }  // namespace
 
 Result<Store::Rows> Store::agent_rows(const std::string& text, std::uint64_t offset, std::size_t most) const {
-  Rows out;
-  {
-    FLASH_TRY(Query q, impl_->db.query("SELECT count(*) FROM agents a WHERE latest > 0 AND instr(lower("
-                                       "node || char(10) || target || char(10) || application), lower(?1))"));
-    FLASH_TRY(out.total, total_of(q, text));
-  }
-  FLASH_TRY(Query q,
-            impl_->db.query("SELECT a.node, a.pool, a.target, a.application, a.task, r.stage, r.rewards, "
-                            "r.reward_mean, r.fallback_rewards, r.fallback_reward, r.time_us "
-                            "FROM agents a JOIN records r ON r.id = a.latest WHERE instr(lower("
-                            "a.node || char(10) || a.target || char(10) || a.application), lower(?1)) "
-                            "ORDER BY a.node, a.agent LIMIT ?2 OFFSET ?3"));
-  q.bind(std::string_view(text)).bind(static_cast<std::int64_t>(most)).bind(as_signed(offset));
-  while (true) {
-    FLASH_TRY(const bool there, q.row());
-    if (!there) return out;
-    FleetRow row{.node = q.text(0), .pool = q.text(1), .target = q.text(2), .application = q.text(3)};
-    row.task = task_from_name(q.text(4)).value_or(Task::ResourceLimits);
-    row.stage = static_cast<Stage>(q.integer(5));
-    row.serving = row.stage == Stage::Serving;
-    row.reward = known(q.integer(6) > 0, q.real(7));
-    row.fallback = known(q.integer(8) > 0, q.real(9));
-    row.time_us = q.integer(10);
-    out.rows.push_back(std::move(row));
-  }
+  return page_of(impl_->db,
+                 {.count = "SELECT count(*) FROM agents a WHERE latest > 0 AND instr(lower("
+                           "node || char(10) || target || char(10) || application), lower(?1))",
+                  .rows = "SELECT a.node, a.pool, a.target, a.application, a.task, r.stage, r.rewards, "
+                          "r.reward_mean, r.fallback_rewards, r.fallback_reward, r.time_us "
+                          "FROM agents a JOIN records r ON r.id = a.latest WHERE instr(lower("
+                          "a.node || char(10) || a.target || char(10) || a.application), lower(?1)) "
+                          "ORDER BY a.node, a.agent LIMIT ?2 OFFSET ?3",
+                  .row = agent_row},
+                 text, offset, most);
 }
 
 Result<Store::Rows> Store::node_rows(const std::string& text, std::uint64_t offset, std::size_t most) const {
-  Rows out;
-  {
-    FLASH_TRY(Query q, impl_->db.query("SELECT count(DISTINCT node) FROM agents WHERE latest > 0 AND "
-                                       "instr(lower(node || char(10) || pool), lower(?1))"));
-    FLASH_TRY(out.total, total_of(q, text));
-  }
-  FLASH_TRY(Query q,
-            impl_->db.query("SELECT a.node, max(a.pool), count(*), sum(r.stage = ?1), sum(r.rewards > 0), "
-                            "avg(iif(r.rewards > 0, r.reward_mean, NULL)), sum(r.fallback_rewards > 0), "
-                            "avg(iif(r.fallback_rewards > 0, r.fallback_reward, NULL)), max(r.time_us) "
-                            "FROM agents a JOIN records r ON r.id = a.latest WHERE "
-                            "instr(lower(a.node || char(10) || a.pool), lower(?2)) "
-                            "GROUP BY a.node ORDER BY a.node LIMIT ?3 OFFSET ?4"));
-  q.bind(static_cast<std::int64_t>(Stage::Serving)).bind(std::string_view(text));
-  q.bind(static_cast<std::int64_t>(most)).bind(as_signed(offset));
-  while (true) {
-    FLASH_TRY(const bool there, q.row());
-    if (!there) return out;
-    FleetRow row{.node = q.text(0), .pool = q.text(1), .target = "", .application = ""};
-    row.agents = as_unsigned(q.integer(2));
-    row.serving = as_unsigned(q.integer(3));
-    row.reward = known(q.integer(4) > 0, q.real(5));
-    row.fallback = known(q.integer(6) > 0, q.real(7));
-    row.time_us = q.integer(8);
-    out.rows.push_back(std::move(row));
-  }
+  const std::string serving = "r.stage = " + std::to_string(static_cast<int>(Stage::Serving));
+  return page_of(impl_->db,
+                 {.count = "SELECT count(DISTINCT node) FROM agents WHERE latest > 0 AND "
+                           "instr(lower(node || char(10) || pool), lower(?1))",
+                  .rows = "SELECT a.node, max(a.pool), count(*), sum(" + serving +
+                          "), sum(r.rewards > 0), "
+                          "avg(iif(r.rewards > 0, r.reward_mean, NULL)), sum(r.fallback_rewards > 0), "
+                          "avg(iif(r.fallback_rewards > 0, r.fallback_reward, NULL)), max(r.time_us) "
+                          "FROM agents a JOIN records r ON r.id = a.latest WHERE "
+                          "instr(lower(a.node || char(10) || a.pool), lower(?1)) "
+                          "GROUP BY a.node ORDER BY a.node LIMIT ?2 OFFSET ?3",
+                  .row = node_row},
+                 text, offset, most);
 }
 
 }  // namespace flash::coordinator
