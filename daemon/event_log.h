@@ -21,14 +21,17 @@ void log_decision(const Target& target, const Decision& decision);
 /// An operator's call over D-Bus, done or refused.
 void log_call(const ChangeRecord& call);
 
-/// Says once that something is degraded, and once that it is over.
+/// Says once that something is degraded, and once that it is over. A part that has another reason is
+/// something else: the one is said, the other is over.
 class DegradedLog {
  public:
+  /// All that is degraded now.
   void say(std::vector<Degraded> all);
+  /// How many of them there were, each once.
   std::size_t parts() const { return said_.size(); }
 
  private:
-  std::map<std::string, Degraded> said_;
+  std::map<std::string, Degraded> said_;  // by what was said
 };
 
 }  // namespace flash
