@@ -6,6 +6,7 @@
 
 #include "coordinator/certificates.h"
 #include "coordinator/messages.h"
+#include "coordinator/messages_enrol.h"
 #include "http/endpoint.h"
 #include "link/model_manifest.h"
 
@@ -221,7 +222,7 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
 Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments) {
   CommandLine line;
   if (const Applied wrong = apply_options(option_rows(line), arguments))
-    return Error(std::errc::invalid_argument, wrong->message);
+    return Error(std::errc::invalid_argument, without_tokens(wrong->message));
   line.model.json = line.json;
   if (line.command == CommandLine::Command::Model) FLASH_CHECK(check(line.model));
   if (names_a_node(line.command) && line.node.empty())

@@ -1,5 +1,6 @@
 #include "coordinator/messages_enrol.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include "coordinator/messages_cbor.h"
@@ -90,6 +91,16 @@ Result<Token> decode_token(std::string_view text) {
   FLASH_CHECK(f.done({"v", "t", "servers", "ca", "pool", "node", "jwt", "seed"}));
   FLASH_CHECK(check(m));
   return m;
+}
+
+std::string without_tokens(std::string_view words) {
+  std::string out;
+  for (std::size_t at = words.find(kTokenPrefix); at != words.npos; at = words.find(kTokenPrefix)) {
+    out.append(words.substr(0, at + kTokenPrefix.size())).append("...");
+    words.remove_prefix(at + kTokenPrefix.size());
+    words.remove_prefix(std::min(words.find_first_not_of(kBase64Url), words.size()));
+  }
+  return out.append(words);
 }
 
 std::string encode(const Wish& m) {

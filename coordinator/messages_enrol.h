@@ -40,6 +40,8 @@ struct Refusal {
 
 std::string encode(const Token& token);
 Result<Token> decode_token(std::string_view text);
+/// For words that end up on a screen or in a log: what looks like a token is not repeated.
+std::string without_tokens(std::string_view words);
 
 std::string encode(const Wish& wish);
 std::string encode(const Credentials& credentials);

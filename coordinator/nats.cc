@@ -221,7 +221,7 @@ Result<std::string> Nats::request(const std::string& subject, std::string_view b
   natsMsg* got = nullptr;
   FLASH_CHECK(done(natsConnection_Request(&got, impl_->connection.get(), subject.c_str(), bytes.data(),
                                           static_cast<int>(bytes.size()), milliseconds(longest)),
-                   "request " + subject));
+                   "no answer"));
   const MessageHandle handle(got);
   return std::string(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
 }

@@ -68,7 +68,8 @@ class Nats {
 
   /// Into the library's buffer: nobody says that it arrived.
   Result<void> publish(const std::string& subject, std::string_view bytes);
-  /// The one answer to a message. ENOTCONN: nobody listens there; ETIMEDOUT: nobody answers.
+  /// The one answer to a message. ENOTCONN: nobody listens there; ETIMEDOUT: nobody answers. Errors do
+  /// not name the subject, which may have a token's key.
   Result<std::string> request(const std::string& subject, std::string_view bytes, Duration longest);
   /// From now on next() brings what comes under this subject.
   Result<void> subscribe(const std::string& subject);

@@ -44,7 +44,12 @@ std::optional<std::string> Registrar::answer(std::string_view subject, std::stri
                         : Result<std::string>(Error(std::errc::invalid_argument, "not a subject of wishes"));
   if (jwt) return encode(Credentials{std::move(*jwt)});
   const std::string& why = jwt.error().message();
-  say_(LOG_WARNING, "refused credentials under " + std::string(subject) + ": " + why);
+  // Not the subject: it has the token's key.
+  say_(LOG_WARNING, "refused credentials" +
+                        (!petitioner                 ? std::string()
+                         : petitioner->token.empty() ? " that " + petitioner->node + " wants renewed"
+                                                     : " of " + petitioner->node + " by a token") +
+                        ": " + why);
   if (auto counted = store_.count_refused(); !counted) say_(LOG_WARNING, counted.error().message());
   if (!petitioner) return std::nullopt;
   return encode(Refusal{why.substr(0, 256)});

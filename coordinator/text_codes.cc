@@ -6,7 +6,6 @@ namespace flash::coordinator {
 namespace {
 
 constexpr std::string_view kBase32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-constexpr std::string_view kBase64Url = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 std::string encode(std::string_view bytes, std::string_view alphabet, unsigned bits) {
   std::string text;

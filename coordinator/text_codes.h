@@ -13,6 +13,8 @@ namespace flash::coordinator {
 std::string base32(std::string_view bytes);
 /// EINVAL: another letter, a length that nothing has, or left-over bits that are not zero.
 Result<std::string> from_base32(std::string_view text);
+inline constexpr std::string_view kBase64Url =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 std::string base64url(std::string_view bytes);
 Result<std::string> from_base64url(std::string_view text);
 

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "coordinator/command_line.h"
+#include "coordinator/messages_enrol.h"
 
 namespace flash::sync {
 namespace {
@@ -87,7 +88,7 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
 Result<CommandLine> parse_command_line(std::span<const std::string_view> arguments) {
   CommandLine line;
   if (const Applied wrong = apply_options(option_rows(line), arguments))
-    return Error(std::errc::invalid_argument, wrong->message);
+    return Error(std::errc::invalid_argument, coordinator::without_tokens(wrong->message));
   if (line.command == CommandLine::Command::Enroll && line.token.empty())
     return Error(std::errc::invalid_argument, "enroll needs a token of flash-coordinator enroll");
   return line;

@@ -9,8 +9,10 @@
 #include "coordinator/keyring.h"
 #include "coordinator/messages_enrol.h"
 #include "coordinator/nkey.h"
+#include "coordinator/registrar.h"
 #include "coordinator/server_version.h"
 #include "coordinator/text_codes.h"
+#include "tests/actuators/temporary_folder.h"
 
 namespace flash::coordinator {
 namespace {
@@ -203,6 +205,44 @@ TEST(Token, WhatIsNoneIsRefused) {
   EXPECT_FALSE(decode_token(text.substr(0, text.size() - 4)));
   EXPECT_FALSE(decode_token(text + "AAAA"));
   EXPECT_FALSE(decode_token("flash1." + base64url("\xa1\x61v\x01")));
+}
+
+TEST(Token, IsNotRepeatedByWhoRefusesIt) {
+  EXPECT_EQ(without_tokens("'flash1.aB-_9' and flash1.x, flash1."),
+            "'flash1....' and flash1...., flash1....");
+  EXPECT_EQ(without_tokens("flash-sync enroll"), "flash-sync enroll");
+  const Token token = token_of(Keys());
+  const std::string text = encode(token);
+  for (std::size_t i = 7; i < text.size(); i += 3) {
+    std::string changed = text;
+    changed[i] = changed[i] == 'A' ? 'B' : 'A';
+    for (const std::string& wrong : {text.substr(0, i), changed})
+      if (const auto read = decode_token(wrong); !read) {
+        const std::string& why = read.error().message();
+        for (const std::string& secret : {wrong, token.seed, token.jwt})
+          EXPECT_EQ(why.find(std::string_view(secret).substr(0, 20)), why.npos) << why;
+      }
+  }
+}
+
+TEST(Registrar, LogsWhomItRefusedWithoutTheToken) {
+  const TemporaryFolder folder;
+  const Keys k;
+  std::string said;
+  Registrar registrar(*NKey::from_seed(k.enroll.seed()), k.account.public_key(), 60,
+                      *IdentityStore::open(folder.path() + "/store.db", nullptr),
+                      [&said](int, const std::string& text) { said += text + "\n"; });
+  const std::string wish = encode(Wish{std::string(kPublic)});
+  const auto answer = registrar.answer(wish_subject({"web1", k.user.public_key()}), wish, kNow);
+  ASSERT_TRUE(answer);
+  EXPECT_THAT(decode_credentials(*answer).error().message(), HasSubstr("the token is not known"));
+  EXPECT_EQ(said, "refused credentials of web1 by a token: the token is not known\n");
+  said.clear();
+  EXPECT_TRUE(registrar.answer(wish_subject({"web1", ""}), wish, kNow));
+  EXPECT_THAT(said, StartsWith("refused credentials that web1 wants renewed: "));
+  said.clear();
+  EXPECT_FALSE(registrar.answer("flash.v1.id.web1." + k.user.public_key() + ".x", wish, kNow));
+  EXPECT_EQ(said, "refused credentials: not a subject of wishes\n");
 }
 
 TEST(Enrolment, SubjectsNameTheNodeAndTheToken) {

@@ -38,6 +38,23 @@ TEST(SyncCommandLine, NamesWhatItDoesNotUnderstand) {
   EXPECT_NE(parse({"--log-level", "loud"}).error().message().find("'loud'"), std::string::npos);
 }
 
+TEST(SyncCommandLine, ATokenInTheWrongPlaceIsNotRepeated) {
+  constexpr std::string_view kToken = "flash1.pGF2AWF0ZXRva2Vu-_";
+  ASSERT_EQ(parse({"enroll", kToken})->token, kToken);
+  for (const std::vector<std::string_view>& wrong : {std::vector{kToken},
+                                                     {"enrol", kToken},
+                                                     {kToken, "enroll"},
+                                                     {"enroll", kToken, kToken},
+                                                     {"--node", kToken, "enroll"},
+                                                     {"enroll=flash1.pGF2AWF0ZXRva2Vu-_"},
+                                                     {"--flash1.pGF2AWF0ZXRva2Vu-_"}}) {
+    const auto line = parse(wrong);
+    ASSERT_FALSE(line);
+    EXPECT_EQ(line.error().message().find("pGF2"), std::string::npos) << line.error().message();
+  }
+  EXPECT_EQ(parse({kToken}).error().message(), "COMMAND: 'flash1....' is not enroll");
+}
+
 TEST(SyncCommandLine, TheManPageHasEveryOptionAndNoOther) {
   CommandLine line;
   auto options = names_of(option_rows(line));

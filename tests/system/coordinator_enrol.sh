@@ -80,6 +80,7 @@ if [ "$(printf '%s\n2.10.27\n' "$version" | sort -V | head -n 1)" != 2.10.27 ]; 
 fi
 token=$(token_for n1)
 [ "$(wc -l <<< "$token")" = 1 ] || fail "a token of several lines"
+key=$(of_identities '.tokens[0].key')
 until_true 20 enroll_with n1 "$token" || fail "not enrolled: $(cat "$tmp/answer")"
 [ "$(stat -c %a "$tmp/n1/node.creds")" = 600 ] || fail "others may read the credentials"
 [ ! -e "$tmp/n1/token.creds" ] || fail "the token lies about"
@@ -90,7 +91,9 @@ enroll_with again "$token" && fail "a token enrolled twice"
 grep -q "the token was used already" "$tmp/answer" || fail "another answer: $(cat "$tmp/answer")"
 [ ! -e "$tmp/again/coordinator.json" ] || fail "something is left of what was refused"
 [ "$(refused)" = $((before + 1)) ] || fail "a used token is not counted: $(identities)"
-grep -q "refused credentials under flash.v1.id.n1.* used already" "$tmp/coordinator.log" || fail "a used token is not logged"
+grep -q "refused credentials of n1 by a token: .* used already" "$tmp/coordinator.log" || fail "a used token is not logged"
+
+grep -qF -e "$key" -e "${token:7:40}" "$tmp/answer" "$tmp/coordinator.log" && fail "a refusal repeats the token"
 
 expired=$(token_for n3 --for 1s)
 sleep 2.5

@@ -65,8 +65,9 @@ def always(what: str, condition, seconds: float, every: float = 0.2) -> None:
         time.sleep(every)
 
 
-def run(*command: str, ok: bool = True, timeout: float = 120) -> subprocess.CompletedProcess:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+def run(*command: str, ok: bool = True, timeout: float = 120, told: str | None = None) -> subprocess.CompletedProcess:
+    """`told` is its standard input: the place for what no failure shall repeat."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, input=told)
     if ok and done.returncode != 0:
         raise Failed(f"{' '.join(command)}: exit {done.returncode}: "
                      f"{(done.stdout + done.stderr).strip()[-600:]}")

@@ -80,8 +80,8 @@ def renews():
 @check("cluster.an-enrolled-node-shows-its-agents", needs=("cluster.one-command-sets-up",), seconds=180)
 def enrols():
     token = output("flash-coordinator", "enroll", NODE)
-    said = output("flash-sync", "enroll", token)
-    again = run("flash-sync", "enroll", token, ok=False)
+    said = output("flash-sync", "enroll", "-", told=token)
+    again = run("flash-sync", "enroll", "-", told=token, ok=False)
     require(again.returncode != 0, "a token let somebody in twice")
     output("systemctl", "restart", SYNC_UNIT)
     world.restart_in("recommend")

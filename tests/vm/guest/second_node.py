@@ -21,7 +21,7 @@ def install() -> str:
 
 
 def enrol(token: str) -> str:
-    return output("flash-sync", "enroll", token)
+    return output("flash-sync", "enroll", "-", told=token)
 
 
 def manage_a_service() -> None:
