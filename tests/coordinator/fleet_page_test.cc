@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/coordinator/records.h"
 
@@ -49,6 +53,22 @@ TEST_F(FleetPageTest, AgentsComeInPages) {
   EXPECT_EQ(first.rows[0].fallback, 0.25);
   EXPECT_EQ(ask(true, "", 50).rows.size(), 10u);
   EXPECT_TRUE(ask(true, "", 60).rows.empty());
+}
+
+TEST_F(FleetPageTest, PagesFollowEachOtherInOrderOfNodeAndAgent) {
+  std::vector<std::pair<std::string, std::string>> expected, seen;
+  for (int i = 1; i <= 60; ++i) expected.emplace_back(i % 2 ? "odd" : "even", "Target-" + std::to_string(i));
+  std::ranges::sort(expected);  // as their agents' names, which end as the targets do
+  for (const std::uint64_t offset : {0, 50})
+    for (const FleetRow& row : ask(true, "", offset).rows) seen.emplace_back(row.node, row.target);
+  EXPECT_EQ(seen, expected);
+  EXPECT_EQ(ask(true, "", 7).rows[0].target, expected[7].second);
+  EXPECT_EQ(ask(true, "target-1", 3).rows[0].target, "Target-16");  // even's 10, 12, 14, 16, 18
+  EXPECT_EQ(ask(false).rows[0].node, "even");
+  const FleetPage second = ask(false, "", 1);
+  EXPECT_EQ(second.total, 2u);
+  ASSERT_EQ(second.rows.size(), 1u);
+  EXPECT_EQ(second.rows[0].node, "odd");
 }
 
 TEST_F(FleetPageTest, ATextIsAPartOfANameInEitherCase) {
