@@ -45,7 +45,7 @@ struct AdaptOptions {
 ///   tl           the same, beginning as it converged on a known pair (FIRM's transfer learning)
 ///   tl_plus      tl with the extra state of pretrain/augmented_state.h
 ///   converged    scratch after `converged` episodes
-///   random, rule, best_fixed, oracle
+///   random, rule, best_fixed, oracle, no_foresight (sim/oracle.h)
 /// Beside what bench/adapt_summary.h makes of them, {"models": {NAME: where it is from}}. ours and flash
 /// begin with an episode under the rule-based controller, which counts as adaptation. EINVAL: a pool or model
 /// that cannot be used, named.

@@ -12,8 +12,9 @@ using nlohmann::ordered_json;
 
 constexpr double kConverged = 0.95;  // of the reference score, or of the converged agent's reward
 constexpr int kResamples = 2000;
-constexpr const char* kOrder[] = {"flash",   "ours",      "shared", "true_params", "scratch", "tl",
-                                  "tl_plus", "converged", "rule",   "best_fixed",  "oracle",  "random"};
+constexpr const char* kOrder[] = {"flash",        "ours",    "shared",    "true_params", "scratch",
+                                  "tl",           "tl_plus", "converged", "rule",        "best_fixed",
+                                  "no_foresight", "oracle",  "random"};
 
 /// Ratio of means over pairs, with the 2.5 % and 97.5 % quantiles of resampled pairs.
 Interval ratio(const std::vector<double>& above, const std::vector<double>& below, std::uint64_t seed) {

@@ -70,6 +70,7 @@ ordered_json headroom(const std::vector<Pair>& pairs, const SimOptions& options)
   table["rule"] = column([](const Yardsticks& y) { return y.rule; });
   table["best_fixed"] = column([](const Yardsticks& y) { return y.best_fixed; });
   table["rolling"] = column([](const Yardsticks& y) { return y.rolling; });
+  table["no_foresight"] = column([](const Yardsticks& y) { return y.no_foresight; });
   table["oracle"] = column([](const Yardsticks& y) { return y.oracle; });
   table["oracle_minus_rule"] = column([](const Yardsticks& y) { return y.oracle - y.rule; });
   table["oracle_minus_best_fixed"] = column([](const Yardsticks& y) { return y.oracle - y.best_fixed; });

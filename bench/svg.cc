@@ -116,7 +116,7 @@ std::optional<int> own_colour(const std::string& name) {
       {"vanilla_raw", 3}, {"scratch", 4},    {"unadapted", 4},     {"tl", 5},
       {"no_offline", 5},  {"tl_plus", 6},    {"persistence", 6},   {"rule", 7},
       {"rules", 7},       {"best_fixed", 8}, {"static", 8},        {"converged", 9},
-      {"random", 6},      {"oracle", 3}};
+      {"random", 6},      {"oracle", 3},     {"no_foresight", 9}};
   for (const auto& [known, colour] : kOwn)
     if (name == known) return colour;
   if (name.starts_with("libtorch")) return 5;

@@ -43,9 +43,13 @@ Scoring::Scoring(const Pool& unseen, const ScoringOptions& options) : options_(o
   workers.run(pairs_.size(), [&](std::size_t first, std::size_t last) {
     for (std::size_t i = first; i < last; ++i) measured[i] = flash::yardsticks(*pairs_[i], o);
   });
-  yardsticks_ = {{"random", {}, {}}, {"rule", {}, {}}, {"best_fixed", {}, {}}, {"oracle", {}, {}}};
+  yardsticks_ = {{"random", {}, {}},
+                 {"rule", {}, {}},
+                 {"best_fixed", {}, {}},
+                 {"oracle", {}, {}},
+                 {"no_foresight", {}, {}}};
   for (const Yardsticks& y : measured) {
-    const double rewards[] = {y.random, y.rule, y.best_fixed, y.oracle};
+    const double rewards[] = {y.random, y.rule, y.best_fixed, y.oracle, y.no_foresight};
     for (std::size_t k = 0; k < yardsticks_.size(); ++k) {
       yardsticks_[k].reward.push_back(rewards[k]);
       yardsticks_[k].score.push_back(y.score(rewards[k]));

@@ -38,7 +38,7 @@ class Scoring {
   /// Measures the yardsticks. The pool must outlive this.
   Scoring(const Pool& unseen, const ScoringOptions& options);
 
-  /// "random", "rule", "best_fixed", "oracle".
+  /// "random", "rule", "best_fixed", "oracle", "no_foresight": the oracle, if it did not know the load ahead.
   const std::vector<Scored>& yardsticks() const { return yardsticks_; }
   /// A policy as it is, with nothing known of the pair.
   Scored at_once(const std::string& name, const SharedPolicy& policy) const;

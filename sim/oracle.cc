@@ -62,7 +62,14 @@ double Oracle::value(const WorldCore& world, std::span<const double> knobs) cons
   return value(world, knobs, horizon(world));
 }
 
-OracleChoice Oracle::decide(const WorldCore& world) const {
+OracleChoice Oracle::decide(const WorldCore& now) const {
+  if (options_.foresight) return best_of(now);
+  WorldCore world = now;
+  world.hold_load();
+  return best_of(world);
+}
+
+OracleChoice Oracle::best_of(const WorldCore& world) const {
   const Pair& pair = world.pair();
   const int steps = horizon(world);
   OracleChoice choice;
@@ -102,10 +109,9 @@ OracleChoice Oracle::decide(const WorldCore& world) const {
   // ones.
   const double per_request =
       pair.service_s(pair.environment().top_khz()) / pair.rule().cpu.target_utilization;
-  const double next = pair.rate_at(world.time_s()) * per_request;
+  const double next = world.rate_ahead(0) * per_request;
   double highest = next;
-  for (int t = 1; t < kSeen_s; ++t)
-    highest = std::max(highest, pair.rate_at(world.time_s() + t) * per_request);
+  for (int t = 1; t < kSeen_s; ++t) highest = std::max(highest, world.rate_ahead(t) * per_request);
   for (double asked : {0.9 * next, next, 1.15 * next, highest, 1.4 * highest, 2 * highest})
     consider({std::clamp(asked, cpu.lower, cpu.upper), bytes});
   const double cores = choice.action().knobs[0];
@@ -142,6 +148,11 @@ static Yardsticks measured(const Pair& pair, const EvaluationOptions& options) {
   const Oracle oracle(options.oracle);
   y.rolling = run(pair, options, false,
                   [&](World& w, Random&) { w.step_knobs(oracle.decide(w.core()).action().knobs); });
+  OracleOptions blind = options.oracle;
+  blind.foresight = false;
+  const Oracle without(blind);
+  y.no_foresight = run(pair, options, false,
+                       [&](World& w, Random&) { w.step_knobs(without.decide(w.core()).action().knobs); });
 
   const auto fixed = [&](std::array<double, kMaxActionDim> knobs) {
     const double r = run(pair, options, false, [&](World& w, Random&) { w.step_knobs(knobs); });

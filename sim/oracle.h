@@ -19,6 +19,8 @@ struct OracleOptions {
   /// Staying is left only for a plan that is better by this much per step: sampled futures differ by chance,
   /// and reversals cost the flap budget.
   double worth = 0.01;
+  /// false: it knows the pair but not the load ahead, which to it stays as it was in the last step.
+  bool foresight = true;
 };
 
 struct OracleChoice {
@@ -44,6 +46,7 @@ class Oracle {
   double value(const WorldCore& world, std::span<const double> knobs) const;
 
  private:
+  OracleChoice best_of(const WorldCore& world) const;
   double value(const WorldCore& world, std::span<const double> knobs, int horizon) const;
   int horizon(const WorldCore& world) const;
   OracleOptions options_;
@@ -61,9 +64,10 @@ struct EvaluationOptions {
 /// Mean rewards per step.
 struct Yardsticks {
   double random = 0, rule = 0;
-  double best_fixed = 0;  // the constant setting that is best in hindsight over these episodes
-  double rolling = 0;     // Oracle::decide at each step
-  double oracle = 0;      // the better of rolling and best_fixed: the limit that scores are measured by
+  double best_fixed = 0;    // the constant setting that is best in hindsight over these episodes
+  double rolling = 0;       // Oracle::decide at each step
+  double no_foresight = 0;  // the same by an oracle that knows the pair but not the load ahead
+  double oracle = 0;        // the better of rolling and best_fixed: the limit that scores are measured by
   std::array<double, kMaxActionDim> fixed{};  // knob values of best_fixed
   double score(double reward) const { return (reward - random) / (oracle - random); }
 };

@@ -135,7 +135,7 @@ void WorldCore::pass(bool with_reward) {
   } else {
     settings = {kUnlimited, kUnlimited, in_force_[0]};
   }
-  tick_ = advance(pair_->parameters(), settings, pair_->rate_at(time_s()), random_.fork(step_), node_);
+  tick_ = advance(pair_->parameters(), settings, rate_ahead(0), random_.fork(step_), node_);
   ++step_;
   before_ = now_;
   observe(tick_, settings);

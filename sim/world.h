@@ -67,6 +67,12 @@ class WorldCore {
 
   /// Other chance from here on (the oracle's futures).
   void reseed(std::uint64_t seed) { random_ = Random(seed); }
+  /// From here on the load stays what it was in the last step: for looking ahead without foresight.
+  void hold_load() { held_rate_ = pair_->rate_at(time_s() - 1); }
+  /// Demanded requests per second, so many seconds from now.
+  double rate_ahead(double seconds) const {
+    return held_rate_ >= 0 ? held_rate_ : pair_->rate_at(time_s() + seconds);
+  }
   /// Knob values of an action in the network's form: limits [-1,1] each; frequency {level}. As flashd does
   /// it, limits near to those in force stay.
   void to_knobs(std::span<const float> action, std::span<double> values) const;
@@ -83,6 +89,7 @@ class WorldCore {
   const Pair* pair_ = nullptr;
   Random random_;
   double offset_s_ = 0;
+  double held_rate_ = -1;  // below 0: the trace's
   std::uint64_t step_ = 0;
   NodeState node_;
   NodeTick tick_;

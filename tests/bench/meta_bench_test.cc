@@ -69,7 +69,7 @@ TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
   ASSERT_EQ(run.status, 0) << run.text;
   const auto& j = run.json;
   for (const char* name : {"flash", "ours", "shared", "true_params", "scratch", "tl", "tl_plus", "converged",
-                           "random", "rule", "best_fixed", "oracle"}) {
+                           "random", "rule", "best_fixed", "oracle", "no_foresight"}) {
     ASSERT_TRUE(j["methods"].contains(name)) << name;
     for (const char* key : {"score", "reward", "reward_drop_pct", "episodes_to_converge"}) {
       const auto& v = j["methods"][name][key];

@@ -29,6 +29,18 @@ TEST(Oracle, YardsticksAreInOrderOnAPool) {
   }
 }
 
+TEST(Oracle, WithoutForesightLosesNothingWhereTheLoadIsFlatAndMuchWhereItIsNot) {
+  const auto lost = [](const char* load) {
+    const Pair pair = made::pair(made::work(20, 0, load), made::node(), Task::ResourceLimits);
+    EvaluationOptions options;
+    options.episodes = 2;
+    const Yardsticks y = yardsticks(pair, options);
+    return y.rolling - y.no_foresight;
+  };
+  EXPECT_NEAR(lost("flat:60"), 0, 1e-9);
+  EXPECT_GT(lost("step:20,140,8"), 0.02);
+}
+
 TEST(Oracle, IsTheSameForTheSameWorldAndLeavesItAlone) {
   const Pair pair = made::pair(made::nth(3, 1), made::node(), Task::ResourceLimits);
   World world;
