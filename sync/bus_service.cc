@@ -103,7 +103,7 @@ void BusService::give_up(Duration now) {
   }
 }
 
-const sd_bus_vtable* sync_vtable() {
+const sd_bus_vtable* BusService::vtable() {
   static constexpr sd_bus_vtable kTable[] = {
       SD_BUS_VTABLE_START(0),
       SD_BUS_PROPERTY("Version", "s", BusService::get<&BusState::version>, 0, SD_BUS_VTABLE_PROPERTY_CONST),
@@ -144,7 +144,7 @@ Result<void> BusService::connect() {
   if (const int r = sd_bus_open_system(&raw); r < 0) return Error::from_errno(-r, "no system bus");
   bus_.reset(raw);
   sd_bus_set_exit_on_disconnect(raw, 0);
-  const int r = sd_bus_add_object_vtable(raw, nullptr, kBusPath, kBusInterface, sync_vtable(), this);
+  const int r = sd_bus_add_object_vtable(raw, nullptr, kBusPath, kBusInterface, vtable(), this);
   if (r < 0) return Error::from_errno(-r, "the object on the bus");
   // The answer is not waited for: another flash-sync may have the name, and then keeps it.
   const auto named = [](sd_bus_message* m, void* self, sd_bus_error*) noexcept -> int {

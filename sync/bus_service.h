@@ -69,7 +69,7 @@ class BusService {
   static int get(sd_bus* bus, const char* path, const char* interface, const char* name,
                  sd_bus_message* reply, void* self, sd_bus_error* error) noexcept;
   static int on_fleet(sd_bus_message* call, void* self, sd_bus_error* error) noexcept;
-  friend const sd_bus_vtable* sync_vtable();
+  static const sd_bus_vtable* vtable();
   void give_up(Duration now);
   Result<void> connect();
   void lost(Duration now, const std::string& why);
@@ -81,9 +81,6 @@ class BusService {
   Duration now_{}, retry_at_{};
   std::string said_;
 };
-
-/// The table that sd-bus has; a test compares the man page with it.
-const sd_bus_vtable* sync_vtable();
 
 inline constexpr const char* kBusName = "org.flashd.Sync";
 inline constexpr const char* kBusPath = "/org/flashd/Sync";

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/introspection.h"
 #include "tests/support/private_bus.h"
 
 namespace flash::sync {
@@ -183,22 +184,50 @@ TEST_F(BusServiceTest, SixteenCallsMayWait) {
     EXPECT_THAT(meanwhile(service, [&] { return answer.get(); }), HasSubstr("does not answer"));
 }
 
-TEST(SyncBus, TheManPageHasEveryPropertyAndNoOther) {
-  std::set<std::string> properties;
-  for (const sd_bus_vtable* row = sync_vtable(); row->type != _SD_BUS_VTABLE_END; ++row)
-    if (row->type == _SD_BUS_VTABLE_PROPERTY)
-      properties.insert(std::string(row->x.property.member) + " (" + row->x.property.signature + ")");
-  std::stringstream text;
-  text << std::ifstream(std::string(FLASH_SOURCE_DIR) + "/docs/man/org.flashd.Sync.5").rdbuf();
-  std::set<std::string> documented;
-  const std::regex pattern(R"((\w+) +(\([a-z]+\))(?=,|\n))");
-  for (std::string line; std::getline(text, line);) {
-    if (!line.starts_with(".BR ")) continue;
-    line = std::regex_replace(line, std::regex("\""), "") + "\n";
-    for (std::sregex_iterator i(line.begin(), line.end(), pattern), end; i != end; ++i)
-      documented.insert((*i)[1].str() + " " + (*i)[2].str());
+std::string introspection(const fake::PrivateBus& bus) {
+  const auto client = bus.connect();
+  sd_bus_message* reply = nullptr;
+  const char* xml = "";
+  if (sd_bus_call_method(client.get(), kBusName, kBusPath, "org.freedesktop.DBus.Introspectable",
+                         "Introspect", nullptr, &reply, "") >= 0)
+    sd_bus_message_read(reply, "s", &xml);
+  std::string out = xml;
+  sd_bus_message_unref(reply);
+  return out;
+}
+
+/// "Fleet (what s) \(-> total t", "Node (s)" of the page's section of the interface.
+std::set<std::string> documented_members() {
+  std::stringstream page;
+  page << std::ifstream(std::string(FLASH_SOURCE_DIR) + "/docs/man/org.flashd.Sync.5").rdbuf();
+  std::set<std::string> out;
+  const std::regex properties(R"((\w+) +(\([a-z]+\))(?=,|$))");
+  bool inside = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with(".SH ")) inside = line.find(kBusInterface) != std::string::npos;
+    if (!inside || !line.starts_with(".BR ")) continue;
+    line = std::regex_replace(line.substr(4), std::regex("\""), "");
+    line = std::regex_replace(line, std::regex(" +"), " ");
+    std::sregex_iterator i(line.begin(), line.end(), properties), end;
+    if (i == end) out.insert(line);
+    for (; i != end; ++i) out.insert((*i)[1].str() + " " + (*i)[2].str());
   }
-  EXPECT_EQ(documented, properties);
+  return out;
+}
+
+TEST_F(BusServiceTest, TheManPageHasEveryMemberAndNoOther) {
+  BusService service(callbacks());
+  run_for_a_while(service);
+  std::set<std::string> said;
+  for (const std::string& line :
+       members(meanwhile(service, [&] { return introspection(bus_); }), kBusInterface)) {
+    std::istringstream words(line);
+    std::string kind, name, type;
+    words >> kind >> name >> type;
+    said.insert(name + " " + (kind == "property" ? "(" + type + ")" : arguments_in_roff(line)));
+  }
+  EXPECT_TRUE(said.contains("Node (s)"));
+  EXPECT_EQ(documented_members(), said);
 }
 
 }  // namespace
