@@ -16,6 +16,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "tests/support/introspection.h"
 #include "tests/support/service_world.h"
 
 namespace flash {
@@ -644,42 +645,6 @@ TEST_F(DbusServiceTest, IntrospectsWithDocumentation) {
             SD_BUS_ERROR_UNKNOWN_OBJECT);
 }
 
-/// Members of an interface in introspection data, one line each: kind, name, arguments, EmitsChangedSignal.
-std::set<std::string> members(const std::string& xml, const std::string& interface) {
-  const auto begin = xml.find("<interface name=\"" + interface + "\"");
-  const std::string body = xml.substr(begin, xml.find("</interface>", begin) - begin);
-  const auto attribute = [](const std::string& tag, const std::string& name) -> std::string {
-    std::smatch m;
-    return std::regex_search(tag, m, std::regex("\\b" + name + "=\"([^\"]*)\"")) ? m[1].str() : "";
-  };
-  std::set<std::string> out;
-  std::string open, line, emits;
-  const auto close = [&] {
-    if (open == "property") line += " emits=" + emits;
-    if (!open.empty()) out.insert(line);
-    open.clear();
-  };
-  const std::regex tag("<(/?)([a-z]+)([^>]*?)(/?)>");
-  for (std::sregex_iterator i(body.begin(), body.end(), tag), end; i != end; ++i) {
-    const std::string name = (*i)[2], text = (*i)[0];
-    const bool closing = !(*i)[1].str().empty(), empty = !(*i)[4].str().empty();
-    if (name == "method" || name == "property") {
-      if (!closing) {
-        open = name;
-        line = name + " " + attribute(text, "name") + " " + attribute(text, "type");
-        emits = "true";
-      }
-      if (closing || empty) close();
-    } else if (name == "arg") {
-      line +=
-          " " + attribute(text, "direction") + ":" + attribute(text, "type") + ":" + attribute(text, "name");
-    } else if (name == "annotation" && text.find("EmitsChangedSignal") != std::string::npos) {
-      emits = attribute(text, "value");
-    }
-  }
-  return out;
-}
-
 TEST_F(DbusServiceTest, TablesSayWhatTheContractSays) {
   // What sd-bus itself says of the tables, on objects where nothing intercepts Introspect.
   check(
@@ -716,7 +681,7 @@ TEST(DbusManPage, NamesEveryMemberWithItsTypes) {
   for (const char* interface : {kManager, kAgent}) {
     for (const std::string& line : members(dbus_introspection(interface, false, {}), interface)) {
       std::istringstream words(line);
-      std::string kind, name, word, expected, in_arguments, out_arguments;
+      std::string kind, name, expected;
       words >> kind >> name;
       if (kind == "property") {
         std::string type, emits;
@@ -727,15 +692,7 @@ TEST(DbusManPage, NamesEveryMemberWithItsTypes) {
                                              : "") +
                    ")\"";
       } else {
-        while (words >> word) {
-          const bool out = word.substr(0, 4) == "out:";
-          const std::string rest = word.substr(out ? 4 : 3);
-          const auto colon = rest.find(':');
-          std::string& list = out ? out_arguments : in_arguments;
-          list += (list.empty() ? "" : ", ") + rest.substr(0, colon) + " " + rest.substr(colon + 1);
-        }
-        expected = ".BR " + name + " \" (" + in_arguments + ")" +
-                   (out_arguments.empty() ? "" : " \\(-> " + out_arguments) + "\"";
+        expected = ".BR " + name + " \" " + arguments_in_roff(line) + "\"";
       }
       EXPECT_NE(page.str().find(expected + "\n"), std::string::npos) << expected;
     }

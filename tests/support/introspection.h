@@ -46,7 +46,7 @@ inline std::set<std::string> members(const std::string& xml, const std::string& 
   return out;
 }
 
-/// "(what s, offset t) \(-> total t" of a line that is no property's. A signal's arguments come in.
+/// "(s what, t offset) \(-> t total" of a line that is no property's. A signal's arguments come in.
 inline std::string arguments_in_roff(const std::string& line) {
   std::istringstream words(line);
   std::string kind, name, word, in, out;
@@ -54,8 +54,8 @@ inline std::string arguments_in_roff(const std::string& line) {
   while (words >> word) {
     const auto direction = word.find(':'), type = word.find(':', direction + 1);
     std::string& list = word.starts_with("out:") ? out : in;
-    list += (list.empty() ? "" : ", ") + word.substr(type + 1) + " " +
-            word.substr(direction + 1, type - direction - 1);
+    list += (list.empty() ? "" : ", ") + word.substr(direction + 1, type - direction - 1) + " " +
+            word.substr(type + 1);
   }
   return "(" + in + ")" + (out.empty() ? "" : " \\(-> " + out);
 }

@@ -196,7 +196,7 @@ std::string introspection(const fake::PrivateBus& bus) {
   return out;
 }
 
-/// "Fleet (what s) \(-> total t", "Node (s)" of the page's section of the interface.
+/// "Fleet (s what) \(-> t total", "Node (s)" of the page's section of the interface.
 std::set<std::string> documented_members() {
   std::stringstream page;
   page << std::ifstream(std::string(FLASH_SOURCE_DIR) + "/docs/man/org.flashd.Sync.5").rdbuf();
