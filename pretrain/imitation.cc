@@ -95,21 +95,17 @@ class Imitation {
         task_(pool.pairs.front().task()),
         policy_(std::move(policy)),
         random_(o.seed),
-        data_(pool.pairs.size()),
+        pool_(pool),
         batch_({task_, pool.pairs.size(), o.threads, true}) {
-    for (const Pair& p : pool.pairs) {
-      pairs_.push_back(&p);
-      given_.insert(given_.end(), p.true_params().begin(), p.true_params().end());
-    }
     measure_given();
   }
 
   Result<SharedPolicy> run(const std::function<void(const ImitationProgress&)>& progress) {
-    FLASH_TRY(ImitationFile file, ImitationFile::open(o_, pairs_.size(), task_));
+    FLASH_TRY(ImitationFile file, ImitationFile::open(o_, pool_.pairs.size(), task_));
     const auto start = std::chrono::steady_clock::now();
-    if (o_.conditioning == Conditioning::Embedding) live_under_rules();
     for (int round = 0; round < o_.rounds; ++round) {
       ImitationProgress p{round + 1, o_.rounds, 0, 0, 0};
+      FLASH_CHECK(meet(round));
       if (round > 0 && round <= file.rounds()) {
         FLASH_TRY(policy_, file.after(round));
       }
@@ -132,11 +128,11 @@ class Imitation {
   std::size_t width() const { return size_of(batch_.action_size()); }
 
   void measure_given() {
-    const auto n = static_cast<double>(pairs_.size());
+    const auto n = static_cast<double>(pool_.pairs.size());
     for (std::size_t i = 0; i < given_blur_.size(); ++i) {
       double sum = 0, squares = 0;
-      for (const Pair* p : pairs_) {
-        const double value = p->true_params()[i];
+      for (const Pair& p : pool_.pairs) {
+        const double value = p.true_params()[i];
         sum += value;
         squares += value * value;
       }
@@ -144,16 +140,34 @@ class Imitation {
     }
   }
 
-  void live_under_rules() {
+  /// The pairs of a round: the pool's in the first, then what they become when they are varied.
+  Result<void> meet(int round) {
+    if (round > 0 && !varies(o_, task_)) return {};
+    if (round > 0) {
+      FLASH_TRY(varied_, varied(pool_, random_.fork(3000 + static_cast<std::uint64_t>(round)).next()));
+    }
+    pairs_.clear();
+    for (const Pair& p : (round == 0 ? pool_ : varied_).pairs) {
+      pairs_.push_back(&p);
+      given_.insert(given_.end(), p.true_params().begin(), p.true_params().end());
+    }
+    first_ = data_.size();
+    data_.resize(first_ + pairs_.size());
+    if (o_.conditioning == Conditioning::Embedding) live_under_rules(round);
+    return {};
+  }
+
+  void live_under_rules(int round) {
     constexpr int kEpisodes = 3;
-    Random chance = random_.fork(99);
+    Random chance = random_.fork(99).fork(static_cast<std::uint64_t>(round));
     EpisodeOptions o;
     o.threads = o_.threads;
     for (int e = 0; e < kEpisodes; ++e) {
       o.offset_s = chance.uniform(0, 86400);
       o.seed = chance.next();
       std::vector<Recorded> lived = fallback_episodes(pairs_, o);
-      for (std::size_t i = 0; i < lived.size(); ++i) data_[i].under_rules.push_back(std::move(lived[i]));
+      for (std::size_t i = 0; i < lived.size(); ++i)
+        data_[first_ + i].under_rules.push_back(std::move(lived[i]));
     }
   }
 
@@ -185,10 +199,9 @@ class Imitation {
     for (int t = 0; t < o_.steps; ++t) {
       // As on a node: an embedding per episode.
       if (round > 0 && t % kEpisodeSteps == 0) contexts = contexts_of_all(chance.fork(1000 + size_of(t)));
-      const std::size_t first_row = data_[0].rows.size();
-      for (PairData& d : data_) d.rows.emplace_back();
       batch_.workers().run(n, [&](std::size_t first, std::size_t last) {
-        for (std::size_t i = first; i < last; ++i) data_[i].rows[first_row] = label(batch_.world(i), oracle);
+        for (std::size_t i = first; i < last; ++i)
+          data_[first_ + i].rows.push_back(label(batch_.world(i), oracle));
       });
       if (round == 0)
         std::copy(batch_.fallbacks().begin(), batch_.fallbacks().end(), actions.begin());
@@ -213,7 +226,7 @@ class Imitation {
       recorder.end(batch_);
       for (float r : batch_.rewards()) sum += r;
       if ((t + 1) % kEpisodeSteps == 0 || t + 1 == o_.steps)
-        for (std::size_t i = 0; i < n; ++i) data_[i].recordings.push_back(recorder.take(i));
+        for (std::size_t i = 0; i < n; ++i) data_[first_ + i].recordings.push_back(recorder.take(i));
     }
     return sum / static_cast<double>(n * size_of(o_.steps));
   }
@@ -249,10 +262,11 @@ class Imitation {
   }
 
   std::vector<float> contexts_of_all(Random chance) const {
-    if (o_.conditioning == Conditioning::Given) return given_;
+    if (o_.conditioning == Conditioning::Given)
+      return {given_.begin() + static_cast<std::ptrdiff_t>(first_ * given_blur_.size()), given_.end()};
     if (o_.conditioning == Conditioning::None) return {};
     std::vector<Sequences> sequences;
-    for (const PairData& d : data_) sequences.push_back(draw(d, chance));
+    for (std::size_t i = first_; i < data_.size(); ++i) sequences.push_back(draw(data_[i], chance));
     std::vector<const Sequences*> pointers;
     for (const Sequences& s : sequences) pointers.push_back(&s);
     return policy_.embed(pointers);
@@ -368,14 +382,21 @@ class Imitation {
   Task task_;
   SharedPolicy policy_;
   Random random_;
-  std::vector<const Pair*> pairs_;
-  std::vector<float> given_;
+  const Pool& pool_;
+  Pool varied_;                     // of the round
+  std::vector<const Pair*> pairs_;  // of the round
+  std::vector<PairData> data_;      // of all pairs that were met
+  std::size_t first_ = 0;           // of the round's among them
+  std::vector<float> given_;        // as data_
   std::array<double, kTrueParameters> given_blur_{};
-  std::vector<PairData> data_;
   Batch batch_;
 };
 
 }  // namespace
+
+bool varies(const ImitationOptions& options, Task task) {
+  return task == Task::ResourceLimits && !options.as_drawn;
+}
 
 Result<SharedPolicy> imitate_oracle(const Pool& pool, const ImitationOptions& options,
                                     const std::function<void(const ImitationProgress&)>& progress) {

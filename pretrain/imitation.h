@@ -21,6 +21,10 @@ struct ImitationOptions {
   int rounds = 10;    // of acting and learning; the first acts by the fallback
   int steps = 200;    // per round and pair
   int updates = 600;  // per round
+  /// resource-limits: from the pool's pairs alone. Else, after the first round, from what they become when
+  /// they are varied (sim/pool.h): without that a policy earns less than the rules under loads that no
+  /// generator draws. On cpu-frequency varying bought nothing and is not done (docs/agents/shared_policy.md).
+  bool as_drawn = false;
   int pairs_per_update = 32;
   int rows_per_pair = 16;
   double rate = 2e-3;  // falls to a tenth, as a cosine
@@ -31,6 +35,9 @@ struct ImitationOptions {
   std::string progress_file;
   SharedPolicyOptions policy;  // task, sizes and conditioning are filled here
 };
+
+/// Are other pairs than the pool's learned from?
+bool varies(const ImitationOptions& options, Task task);
 
 struct ImitationProgress {
   int round = 0, rounds = 0;

@@ -29,6 +29,7 @@ Result<ImitationFile> ImitationFile::open(const ImitationOptions& o, std::size_t
                               {"all_rounds", o.rounds},
                               {"steps", o.steps},
                               {"updates", o.updates},
+                              {"as_drawn", o.as_drawn},
                               {"pairs_per_update", o.pairs_per_update},
                               {"rows_per_pair", o.rows_per_pair}};
   f.file_.meta["run"] = run;

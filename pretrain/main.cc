@@ -100,6 +100,8 @@ std::vector<OptionRow> option_rows(Options& o) {
                   [&o](std::string_view v) { return int_into(o.imitation.steps, v, 100, 100000); }});
   rows.push_back({"--updates", "N", "ours: per round (default 600)",
                   [&o](std::string_view v) { return int_into(o.imitation.updates, v, 1, 1000000); }});
+  rows.push_back({"--as-drawn", "", "ours, resource-limits: from these pairs alone, none of them varied",
+                  flag_into(o.imitation.as_drawn)});
   rows.push_back({"--threads", "N", "for simulation (default 2)",
                   [&o](std::string_view v) { return int_into(o.imitation.threads, v, 1, 256); }});
   rows.push_back({"--unseen", "N", "pairs that the model is scored on; 0: none (default 50)",
@@ -158,6 +160,11 @@ Result<PolicyModel> policy_model(const Options& o, const Pool& pool, const Share
                                  const UnseenGain& gain) {
   std::vector<const Pair*> pairs;
   for (const Pair& p : pool.pairs) pairs.push_back(&p);
+  Pool others;
+  if (varies(o.imitation, o.pool.task)) {
+    FLASH_TRY(others, varied(pool, o.pool.seed));
+  }
+  for (const Pair& p : others.pairs) pairs.push_back(&p);
   FLASH_TRY(SeenEmbeddings seen, SeenEmbeddings::create(Scoring::embeddings_after_one_episode(
                                      pairs, policy, {1, o.pool.seed + 2, o.imitation.threads})));
   std::vector<std::string> names;
@@ -211,6 +218,7 @@ int run(const Options& o) {
                                 {"rounds", o.imitation.rounds},
                                 {"steps", o.imitation.steps},
                                 {"updates", o.imitation.updates},
+                                {"as_drawn", o.imitation.as_drawn},
                                 {"conditioning", to_string(o.imitation.conditioning)},
                                 {"threads", o.imitation.threads},
                                 {"computes", computes},

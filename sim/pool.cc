@@ -43,6 +43,8 @@ Result<std::vector<Environment>> environments_of(const PoolOptions& o) {
   return parse_environments(text, o.envs);
 }
 
+constexpr std::uint64_t kOrder = 1, kLoad = 2;  // of varied()
+
 double log_uniform(Random& random, double low, double high) {
   return low * std::exp(random.uniform() * std::log(high / low));
 }
@@ -67,6 +69,18 @@ void hide(Application& a, const Environment& e, Random random) {
   const double most = random.uniform(0.25, 0.5) * std::min(a.workers / own_s, e.cores / cpu_s);
   const double least = most / random.uniform(1.1, 1.8), period_s = log_uniform(random, 40, 300);
   a.trace = "sine:" + number_text(least) + "," + number_text(most) + "," + number_text(period_s);
+}
+
+/// Another load of an application whose own has this mean rate.
+std::string other_load(double mean, Random& random) {
+  const double rate = mean * log_uniform(random, 0.03, 1.3);
+  if (random.uniform() < 0.35) return "flat:" + number_text(rate);
+  const double on_s = random.uniform() < 0.5 ? 60 : log_uniform(random, 10, 300);
+  const double off_s = log_uniform(random, 30, 1800), share = on_s / (on_s + off_s);
+  const double low = random.uniform() < 0.5 ? 0 : rate * random.uniform(0, 0.8);
+  const double high = std::min((rate - low * (1 - share)) / share, 6 * mean);
+  return "bursty:" + number_text(low) + "," + number_text(high) + "," + number_text(off_s) + "," +
+         number_text(on_s) + "," + std::to_string(random.below(1'000'000));
 }
 
 Error einval(std::string message) {
@@ -166,6 +180,7 @@ Result<Pool> make_pool(const PoolOptions& o) {
   if (applications.size() > o.pairs) applications.resize(o.pairs);
   if (!o.traces.empty()) FLASH_CHECK(replace_traces(applications, o.traces));
   Pool pool;
+  pool.kind = o.kind;
   pool.pairs.reserve(o.pairs);
   for (std::size_t i = 0; i < o.pairs; ++i) {
     const Application& application = applications[i % applications.size()];
@@ -180,6 +195,33 @@ Result<Pool> make_pool(const PoolOptions& o) {
     pool.pairs.push_back(std::move(pair));
   }
   return pool;
+}
+
+Result<Pool> varied(const Pool& pool, std::uint64_t seed) {
+  if (pool.kind == PoolKind::Hidden) return Pool(pool);
+  Random random = Random(seed).fork(kOrder);
+  std::vector<std::size_t> order(pool.pairs.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  Pool out;
+  out.pairs.reserve(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    Application application = pool.pairs[i].application();
+    PairOptions options = pool.pairs[i].options();
+    Random chance = Random(seed).fork(kLoad).fork(i);
+    const double kind = chance.uniform();
+    if (kind < 0.2) {
+      options.load *= log_uniform(chance, 0.03, 1);
+    } else if (kind < 0.65) {
+      const auto own = Trace::parse(application.trace);
+      if (const auto* error = std::get_if<UsageError>(&own))
+        return einval(application.name + ": " + error->message);
+      application.trace = other_load(std::get<Trace>(own).mean_rate(), chance);
+    }
+    FLASH_TRY(Pair pair, Pair::make(application, pool.pairs[order[i]].environment(), options));
+    out.pairs.push_back(std::move(pair));
+  }
+  return out;
 }
 
 }  // namespace flash

@@ -41,11 +41,18 @@ struct PoolOptions {
 
 struct Pool {
   std::vector<Pair> pairs;
+  PoolKind kind = PoolKind::Drawn;
 };
 
 /// FLASH 5.2: applications and environments drawn at random. Pools of two seeds share no application but by
 /// chance. EINVAL: a file that cannot be read or says something impossible, named; an application without
 /// work.
 Result<Pool> make_pool(const PoolOptions& options);
+
+/// What else the pool's pairs could have been, to learn more from them: its applications on its environments
+/// in another order, two in three of them under another load than their own: less of it, a steady one, or one
+/// that comes by the minute with much or nothing in between, as recorded loads do. Of PoolKind::Hidden they
+/// stay as they are: there application, environment and load were made for each other.
+Result<Pool> varied(const Pool& pool, std::uint64_t seed);
 
 }  // namespace flash

@@ -32,6 +32,30 @@ TEST(Imitation, AFewRoundsBeatTheRulesOnUnseenPairsOfFrequency) {
   EXPECT_GT(interval_of(learned(Task::CpuFrequency).score).mean, 0.3);
 }
 
+TEST(Imitation, VariedPairsTeachWhatToDoWithHardlyAnyLoad) {
+  const Pool pool = *make_pool({.pairs = 40, .seed = 1});
+  const Pool drawn = *make_pool({.pairs = 16, .seed = 78});
+  Pool idle;  // recorded loads are like that most of the time, generated ones never
+  for (const Pair& p : drawn.pairs) {
+    PairOptions options = p.options();
+    options.load = 0.02;
+    idle.pairs.push_back(*Pair::make(p.application(), p.environment(), options));
+  }
+  const Scoring scoring(idle, {3, 5, 2});
+  const auto score = [&](bool as_drawn) {
+    ImitationOptions o;
+    o.rounds = 4;
+    o.steps = 100;
+    o.updates = 250;
+    o.as_drawn = as_drawn;
+    const auto policy = imitate_oracle(pool, o, nullptr);
+    EXPECT_TRUE(policy);
+    return interval_of(scoring.after_one_episode("ours", *policy).score).mean;
+  };
+  const double varied = score(false), as_drawn = score(true);
+  EXPECT_GT(varied, as_drawn + 0.1) << varied << ' ' << as_drawn;
+}
+
 TEST(Imitation, AnInterruptedRunGoesOnAndEndsWhereTheOtherDoes) {
   const std::string file = ::testing::TempDir() + "imitation_test.progress";
   std::filesystem::remove(file);

@@ -94,5 +94,49 @@ TEST(PoolKind, IsReadByItsName) {
   EXPECT_TRUE(std::holds_alternative<UsageError>(parse_pool_kind("Hidden")));
 }
 
+TEST(VariedPool, HasTheSameApplicationsAndEnvironmentsInOtherCompanyAndUnderOtherLoads) {
+  const Pool pool = pool_of({.task = Task::ResourceLimits, .pairs = 60, .seed = 5});
+  const auto other = varied(pool, 9), again = varied(pool, 9);
+  ASSERT_TRUE(other && again);
+  ASSERT_EQ(other->pairs.size(), pool.pairs.size());
+  std::vector<std::string> environments, theirs;
+  std::size_t moved = 0, own_load = 0, less = 0, silent = 0;
+  for (std::size_t i = 0; i < pool.pairs.size(); ++i) {
+    const Pair &was = pool.pairs[i], &is = other->pairs[i];
+    EXPECT_EQ(is.application().name, was.application().name);
+    EXPECT_EQ(is.application().trace, again->pairs[i].application().trace) << "the same for the same seed";
+    environments.push_back(was.environment().name);
+    theirs.push_back(is.environment().name);
+    moved += was.environment().name != is.environment().name ? 1 : 0;
+    const bool own = was.application().trace == is.application().trace;
+    own_load += own && is.options().load == 1 ? 1 : 0;
+    less += own && is.options().load < 1 ? 1 : 0;
+    double highest = 0, lowest = 1e300;
+    for (int t = 0; t < 86400; t += 10) {
+      highest = std::max(highest, is.rate_at(t));
+      lowest = std::min(lowest, is.rate_at(t));
+    }
+    EXPECT_GT(highest, 0) << is.application().trace;
+    silent += lowest == 0 ? 1 : 0;
+  }
+  std::ranges::sort(environments);
+  std::ranges::sort(theirs);
+  EXPECT_EQ(environments, theirs);
+  EXPECT_GT(moved, 50U);
+  EXPECT_GT(own_load, 10U);
+  EXPECT_GT(less, 4U);
+  EXPECT_GT(silent, 3U) << "loads with nothing in between";
+}
+
+TEST(VariedPool, OfAHiddenPoolIsThatPool) {
+  const Pool pool = pool_of(hidden(Task::ResourceLimits));
+  const auto same = varied(pool, 9);
+  ASSERT_TRUE(same);
+  for (std::size_t i = 0; i < pool.pairs.size(); ++i) {
+    EXPECT_EQ(same->pairs[i].application().trace, pool.pairs[i].application().trace);
+    EXPECT_EQ(same->pairs[i].environment().name, pool.pairs[i].environment().name);
+  }
+}
+
 }  // namespace
 }  // namespace flash
