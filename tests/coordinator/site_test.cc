@@ -109,8 +109,16 @@ TEST_F(Site, AgentsAreFilteredSortedAndPaged) {
   const json page = answer("/api/v1/agents?offset=1&limit=2");
   EXPECT_EQ(page["total"], 4);
   EXPECT_THAT(column(page, "target"), ElementsAre("/a", "/a"));
+  EXPECT_THAT(column(page, "node"), ElementsAre("n1", "n2"));
   EXPECT_TRUE(answer("/api/v1/agents?offset=9")["rows"].empty());
   EXPECT_EQ(answer("/api/v1/agents?node=n2&sort=-reward")["rows"][1]["reward"], json());
+}
+
+TEST_F(Site, AgentsComeByNodeThenByNameUnlessAskedOtherwise) {
+  stored({of("n2", 1, "/a", 0.5), of("n1", 1, "/c", 0.5), of("n1", 2, "/b", 0.5)});
+  EXPECT_THAT(column(answer("/api/v1/agents"), "target"), ElementsAre("/b", "/c", "/a"));
+  EXPECT_THAT(column(answer("/api/v1/agents?sort=-node"), "target"), ElementsAre("/a", "/c", "/b"));
+  EXPECT_THAT(column(answer("/api/v1/agents?sort=agent"), "target"), ElementsAre("/a", "/b", "/c"));
 }
 
 TEST_F(Site, ANodeSaysWhatIsNotCovered) {
