@@ -101,10 +101,11 @@ void PressureCollector::collect(Now now, ObservationTable& table) {
 
 std::vector<Degraded> PressureCollector::degraded() const {
   std::vector<Degraded> list;
+  const bool cgroups = !layout_.reference_mount().empty();
   // Kernels booted with psi=0 may have the files and refuse to read them.
   if (!node_cpu_file_.is_open() || !node_readable_)
     list.push_back({"psi", "the kernel gives no pressure information (CONFIG_PSI, boot option psi=1)"});
-  else if (layout_.version(CgroupController::Pressure) == CgroupVersion::None)
+  else if (cgroups && layout_.version(CgroupController::Pressure) == CgroupVersion::None)
     list.push_back({"psi", "cgroup v1 has no pressure per cgroup; only the node's is known"});
   else if (without_ > 0)
     list.push_back({"psi", std::to_string(without_) + (without_ == 1 ? " target has" : " targets have") +

@@ -24,6 +24,7 @@ struct PressureCollectorOptions {
 
 class PressureCollector final : public Collector {
  public:
+  /// `layout` is copied; a default-constructed one: the host has no cgroups.
   PressureCollector(const HostRoot& root, CgroupLayout layout, PressureCollectorOptions options = {});
 
   std::string_view name() const override { return "pressure"; }

@@ -14,9 +14,14 @@ namespace {
 using Made = std::unique_ptr<Collector>;
 using Context = const CollectorContext&;
 
+CgroupLayout layout_of(Context c) {
+  return c.layout ? *c.layout : CgroupLayout();
+}
+
 constexpr CollectorEntry kCollectors[] = {
-    {"cgroup", [](Context c) -> Made { return std::make_unique<CgroupCollector>(*c.layout); }},
-    {"pressure", [](Context c) -> Made { return std::make_unique<PressureCollector>(*c.root, *c.layout); }},
+    {"cgroup", [](Context c) -> Made { return std::make_unique<CgroupCollector>(layout_of(c)); }},
+    {"pressure",
+     [](Context c) -> Made { return std::make_unique<PressureCollector>(*c.root, layout_of(c)); }},
     {"node", [](Context c) -> Made { return std::make_unique<NodeCollector>(*c.root); }},
     // After cgroup: they compare their CPU time with cpu.stat's.
     {"counters", [](Context c) -> Made { return std::make_unique<CounterLadder>(*c.root, c.layout); }},

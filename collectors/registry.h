@@ -18,7 +18,7 @@ namespace flash {
 /// What a collector may be built from. Borrowed during create() only.
 struct CollectorContext {
   const HostRoot* root = nullptr;
-  const CgroupLayout* layout = nullptr;  // default-constructed: the host has no cgroups
+  const CgroupLayout* layout = nullptr;  // null: the host has no cgroups
 };
 
 struct CollectorEntry {

@@ -110,9 +110,7 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
       impl->watch.emplace(std::move(*watch));
     else
       impl->degraded.push_back({"cgroup", "cgroups are not followed: " + watch.error().message()});
-  } else {
-    impl->degraded.push_back({"cgroup", layout.error().message()});
-  }
+  }  // else the collector of cgroups says that there are none
   impl->identifier.emplace(root, impl->layout ? *impl->layout : CgroupLayout());
 
   impl->collectors = build_collectors({&root, impl->layout ? &*impl->layout : nullptr});

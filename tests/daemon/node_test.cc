@@ -221,6 +221,25 @@ TEST_F(NodeTest, TheRuleSaysWhoIsAskedForLatencyAndAReloadChangesIt) {
             "kernel: not the running machine");
 }
 
+TEST_F(NodeTest, WithoutACgroupFileSystemItSaysSoOnceAndTheRestGoesOn) {
+  FakeHost host{proc({file("pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")}),
+                dir("sys/devices/system/cpu", {file("online", "0-3\n")})};
+  DaemonConfig c = config();
+  Rule cpus;
+  cpus.name = "cpus";
+  cpus.task = Task::CpuFrequency;
+  c.rules.push_back(std::make_shared<const Rule>(cpus));
+  ASSERT_NO_FATAL_FAILURE(open(host, c));
+  for (int i = 0; i < 3; ++i) second(host, {});
+  ASSERT_EQ(node->loop().agents().size(), 1u);
+  EXPECT_EQ(node->loop().agents()[0].kind, TargetKind::CpuSet);
+  std::vector<std::string> said;
+  for (const Degraded& d : node->degraded())
+    if (d.part == "cgroup" || d.part == "psi") said.push_back(d.part + ": " + d.reason);
+  EXPECT_EQ(said, std::vector<std::string>{
+                      "cgroup: no cgroup file system is mounted: there are no cgroup targets"});
+}
+
 TEST_F(NodeTest, ASecondDaemonDoesNotGetTheLedger) {
   FakeHost host = host_with({busy_cgroup("web")});
   ASSERT_NO_FATAL_FAILURE(open(host, config()));
