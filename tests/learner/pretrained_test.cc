@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include "learner/model_inbox.h"
+#include "learner/model_trial.h"
 #include "learner/trainer.h"
 #include "tests/actuators/temporary_folder.h"
 #include "tests/learner/learner_fixtures.h"
@@ -381,6 +384,46 @@ TEST_F(Pretrained, AModelThatWouldEarnLessHereIsRefusedAndTheOneBeforeStays) {
   EXPECT_THAT(state.trouble, HasSubstr("earns less than the fallback"));
   EXPECT_THAT(said_, Contains(HasSubstr("refused resource-limits model")));
   EXPECT_THAT(trainer_->models_in_words(), HasSubstr("refused 1"));
+}
+
+/// A model that gives this for all resources in every state.
+PretrainedModel that_always_gives(float action) {
+  PolicyModel m = model();
+  for (Tensor& t : m.policy.tensors) {
+    if (t.name != "policy/parameters") continue;
+    std::fill(t.values.end() - 18, t.values.end(), 0.0F);  // the last layer: two rows of eight, two biases
+    std::fill(t.values.end() - 2, t.values.end(), std::atanh(action));
+  }
+  return *PretrainedModel::from_bytes(encode(to_tensor_file(m)), Task::ResourceLimits, 1);
+}
+
+TEST_F(Pretrained, ATrialIsAgainstTheModelInUseAndNotTheFallbackAlone) {
+  start(model());
+  // The more of the first resource, the better; the fallback has given everything between -1 and 1.
+  float before = 0;
+  for (std::uint64_t i = 1; i <= 400; ++i) {
+    link::Step s = step(i, 60, Stage::Initialized);
+    s.state = {static_cast<float>(i % 5) / 5, static_cast<float>(i % 3) / 3, 0.5F};
+    s.action = {static_cast<float>(i % 11) / 5 - 1, static_cast<float>(i % 4) / 1.5F - 1};
+    s.fallback = s.action;
+    s.reward = before;
+    before = s.action[0];
+    const std::vector<TrajectoryStore::Entry> entries = {{run_, &s}};
+    ASSERT_TRUE(store_->append(entries));
+  }
+  const std::vector<link::Announce> agents = {fitting()};
+  const PretrainedModel much = that_always_gives(0.8F), some = that_always_gives(0.2F);
+  const TrialResult alone = try_model(some, nullptr, agents, *store_);
+  EXPECT_EQ(alone.tried, 1U);
+  EXPECT_TRUE(alone.passed()) << alone.trouble;
+  const TrialResult less = try_model(some, &much, agents, *store_);
+  EXPECT_EQ(less.worse, 1U);
+  EXPECT_FALSE(less.passed());
+  EXPECT_THAT(less.trouble, HasSubstr("earns less than the model in use"));
+  const TrialResult more = try_model(much, &some, agents, *store_);
+  EXPECT_TRUE(more.passed()) << more.trouble;
+  const TrialResult same = try_model(much, &much, agents, *store_);
+  EXPECT_TRUE(same.passed()) << same.trouble;
 }
 
 class Inbox : public ::testing::Test {
