@@ -117,13 +117,16 @@ TEST(Scoring, YardsticksAreInTheirOrder) {
   const Pool pool = *make_pool({.pairs = 6, .seed = 11});
   const Scoring scoring(pool, {2, 1, 1});
   const auto& y = scoring.yardsticks();
-  ASSERT_EQ(y.size(), 4u);
+  ASSERT_EQ(y.size(), 5u);
   for (std::size_t i = 0; i < 6; ++i) {
     EXPECT_DOUBLE_EQ(y[0].score[i], 0);
     EXPECT_DOUBLE_EQ(y[3].score[i], 1);
     EXPECT_LE(y[2].reward[i], y[3].reward[i]);
   }
   EXPECT_GT(interval_of(y[1].score).mean, 0.2) << "the rules are better than chance";
+  EXPECT_GT(interval_of(y[4].score).mean, interval_of(y[1].score).mean)
+      << "knowing the pair is worth something";
+  EXPECT_LT(interval_of(y[4].score).mean, 1) << "and foresight, too";
 }
 
 SharedPolicyOptions small() {
