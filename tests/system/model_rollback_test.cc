@@ -27,6 +27,9 @@ class ModelRollBack : public FleetWorld {
     if (IsSkipped() || HasFatalFailure()) return;
     ASSERT_TRUE(write_key_pair(folder_ + "/release", link::release_key()));
     start_coordinator("c1", {"--judge-interval", "1"});
+    // Before there are nodes: nats-server 2.9.10 dies of a read of a stream that is just being made, and they
+    // read.
+    ASSERT_NO_FATAL_FAILURE(publish(kFirst, "100"));
     std::size_t with = 0, without = 0;
     for (int i = 0; with + without < 2 * kOfEach; ++i) {
       const std::string name = "n" + std::to_string(i);
@@ -102,7 +105,6 @@ class ModelRollBack : public FleetWorld {
 };
 
 TEST_F(ModelRollBack, AModelWithWhichNodesEarnLessIsWithdrawnAndTheyGoBackToTheOneBefore) {
-  publish(kFirst, "100");
   ASSERT_TRUE(await([&] { return holders(kFirst) == nodes_.size(); }));
   live();
 
