@@ -2,10 +2,8 @@
 
 #include <cmath>
 #include <cstdio>
-#include <optional>
 #include <vector>
 
-#include "agents/off_policy_estimate.h"
 #include "agents/replay.h"
 
 namespace flash {
@@ -49,8 +47,9 @@ std::optional<PolicySnapshot> policy_for(const PretrainedModel* model, const lin
   return (*begun)->policy;
 }
 
-/// Why the new one is surely worse, in words; empty: it is not.
-std::string worse_words(const OffPolicyEstimate& fresh, const std::optional<OffPolicyEstimate>& used) {
+}  // namespace
+
+std::string surely_worse(const OffPolicyEstimate& fresh, const std::optional<OffPolicyEstimate>& used) {
   char words[160] = "";
   if (!fresh.given) return {};
   if (fresh.upper < 0)
@@ -62,8 +61,6 @@ std::string worse_words(const OffPolicyEstimate& fresh, const std::optional<OffP
                   static_cast<double>(fresh.upper), static_cast<double>(used->lower));
   return words;
 }
-
-}  // namespace
 
 TrialResult try_model(const PretrainedModel& model, const PretrainedModel* in_use,
                       std::span<const link::Announce> agents, const TrajectoryStore& store) {
@@ -85,7 +82,7 @@ TrialResult try_model(const PretrainedModel& model, const PretrainedModel* in_us
     std::optional<OffPolicyEstimate> used;
     if (const auto before = policy_for(in_use, agent, store))
       used = off_policy_estimate(replay, *before, {}, Random(kSeed));
-    const std::string why = worse_words(fresh, used);
+    const std::string why = surely_worse(fresh, used);
     if (why.empty()) continue;
     ++result.worse;
     result.trouble = agent.key + ": " + why;

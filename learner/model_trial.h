@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "agents/off_policy_estimate.h"
 #include "learner/pretrained.h"
 #include "learner/trajectory_store.h"
 #include "link/messages.h"
@@ -21,6 +23,10 @@ struct TrialResult {
   /// Impossible on any, or worse on more than a quarter of those that were tried.
   bool passed() const { return !impossible && 4 * worse <= tried; }
 };
+
+/// Why the new model (`fresh`: against the fallback) is surely worse than the fallback or than the model in
+/// use, in words; empty: it is not, or nothing can be said. Surely: their intervals do not meet.
+std::string surely_worse(const OffPolicyEstimate& fresh, const std::optional<OffPolicyEstimate>& used);
 
 /// `in_use` may be nullptr: then the fallback alone is the measure. Looks at the first agents up to a bound.
 TrialResult try_model(const PretrainedModel& model, const PretrainedModel* in_use,
