@@ -23,6 +23,7 @@ function(flash_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   flash_test_needs(${ARG_LABEL} ${name})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${FLASH_UNITY_TESTS} UNITY_BUILD_BATCH_SIZE 6)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   # A test's own code need not be fast, and with gtest's macros it takes half the time to compile (ASan: 8 s
   # instead of 17 s for the knob board's tests); the rooms under test keep the preset's optimisation.

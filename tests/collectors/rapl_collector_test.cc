@@ -9,9 +9,9 @@ namespace {
 
 using std::chrono::seconds;
 
-const std::string kBase = "sys/class/powercap";
-constexpr TargetId kCpuSet = {TargetKind::CpuSet, 1};
-constexpr TargetId kCgroup = {TargetKind::Cgroup, 2};
+const std::string kPowercap = "sys/class/powercap";
+constexpr TargetId kPackage = {TargetKind::CpuSet, 1};
+constexpr TargetId kContainer = {TargetKind::Cgroup, 2};
 
 FakeEntry zone(const std::string& folder, const std::string& name, const std::string& energy,
                const std::string& range = "1000000\n") {
@@ -23,9 +23,9 @@ class Rapl : public testing::Test {
  protected:
   Rapl() : host_{sys({dir("class/powercap")})} {}
   void start(const std::vector<FakeEntry>& zones) {
-    host_.add(kBase, zones);
+    host_.add(kPowercap, zones);
     rapl_ = std::make_unique<RaplCollector>(host_.root());
-    for (const TargetId id : {kCpuSet, kCgroup}) {
+    for (const TargetId id : {kPackage, kContainer}) {
       Target target;
       target.id = id;
       rapl_->track(target);
@@ -35,9 +35,9 @@ class Rapl : public testing::Test {
   }
   void collect(int second) { rapl_->collect({seconds(second), {}}, table_); }
   void energy(const std::string& folder, const std::string& text) {
-    host_.write(kBase + "/" + folder + "/energy_uj", text);
+    host_.write(kPowercap + "/" + folder + "/energy_uj", text);
   }
-  const Sample& power(TargetId id = kCpuSet) { return table_[id][Signal::Power]; }
+  const Sample& power(TargetId id = kPackage) { return table_[id][Signal::Power]; }
 
   FakeHost host_;
   std::unique_ptr<RaplCollector> rapl_;
@@ -52,7 +52,7 @@ TEST_F(Rapl, SumsThePackagesForACpuSet) {
   collect(2);
   EXPECT_EQ(power().validity, Validity::Good);
   EXPECT_DOUBLE_EQ(power().value, 0.2);
-  EXPECT_EQ(power(kCgroup).validity, Validity::Missing);
+  EXPECT_EQ(power(kContainer).validity, Validity::Missing);
   EXPECT_EQ(rapl_->state(), "2 packages");
 }
 

@@ -38,7 +38,7 @@ constexpr std::string_view kSignature =
 // The same as a user's NKey: prefix, CRC-16 and base32 by Python's binascii.crc_hqx and base64.
 constexpr std::string_view kSeed = "SUAJ2YNRTXX72WTAXKCEV5ES5QWMIRCJYVUXWMTJDFYDXLADDSXH6YALCA";
 constexpr std::string_view kPublic = "UDLVVGABQKYQVN6VJP7NHSLEA45A5YLS6PNKMIZFV4BBU2HXA5IRUVAL";
-constexpr std::int64_t kNow = 1'800'000'000;
+constexpr std::int64_t kToday = 1'800'000'000;
 
 TEST(TextCodes, AreThoseOfTheRfc) {
   // RFC 4648, section 10, without padding.
@@ -113,25 +113,25 @@ struct Keys {
 TEST(Jwt, ANodesSaysNothingButWhoAndHowLong) {
   const Keys k;
   const auto jwt =
-      role_user_jwt(k.node, k.account.public_key(), {"web1", k.user.public_key(), kNow + 60}, kNow);
+      role_user_jwt(k.node, k.account.public_key(), {"web1", k.user.public_key(), kToday + 60}, kToday);
   const auto claims = claims_of(*jwt);
   EXPECT_EQ(claims["name"], "web1");
   EXPECT_EQ(claims["sub"], k.user.public_key());
   EXPECT_EQ(claims["iss"], k.node.public_key());
-  EXPECT_EQ(claims["exp"], kNow + 60);
+  EXPECT_EQ(claims["exp"], kToday + 60);
   // Permissions are the role's alone: with any of its own the server refuses such a user.
   EXPECT_EQ(claims["nats"].dump(),
             R"({"issuer_account":")" + k.account.public_key() + R"(","type":"user","version":2})");
   const auto read = read_jwt(*jwt);
   ASSERT_TRUE(read) << read.error().message();
   EXPECT_EQ(read->name, "web1");
-  EXPECT_EQ(read->expires, kNow + 60);
+  EXPECT_EQ(read->expires, kToday + 60);
 }
 
 TEST(Jwt, ARoleLetsANodeSpeakForItselfAlone) {
   const Keys k;
   const auto jwt = account_jwt(
-      k.op, fleet_account(k.account.public_key(), k.node.public_key(), k.enroll.public_key()), kNow);
+      k.op, fleet_account(k.account.public_key(), k.node.public_key(), k.enroll.public_key()), kToday);
   const auto nats = claims_of(*jwt)["nats"];
   EXPECT_EQ(nats["limits"]["leaf"], 0);
   ASSERT_EQ(nats["signing_keys"].size(), 2u);
@@ -146,13 +146,13 @@ TEST(Jwt, ARoleLetsANodeSpeakForItselfAlone) {
 TEST(Jwt, KeepsWhatIsRevoked) {
   const Keys k;
   Account account = fleet_account(k.account.public_key(), k.node.public_key(), k.enroll.public_key());
-  account.revoked[k.user.public_key()] = kNow;
-  EXPECT_EQ(read_jwt(*account_jwt(k.op, account, kNow))->account.revoked, account.revoked);
+  account.revoked[k.user.public_key()] = kToday;
+  EXPECT_EQ(read_jwt(*account_jwt(k.op, account, kToday))->account.revoked, account.revoked);
 }
 
 TEST(Jwt, OneChangedLetterIsRefused) {
   const Keys k;
-  const std::string jwt = *full_user_jwt(k.account, {"root", k.user.public_key(), 0}, kNow);
+  const std::string jwt = *full_user_jwt(k.account, {"root", k.user.public_key(), 0}, kToday);
   ASSERT_TRUE(read_jwt(jwt));
   for (std::size_t i = 0; i < jwt.size(); i += 7) {
     std::string other = jwt;
@@ -166,7 +166,7 @@ TEST(Jwt, OneChangedLetterIsRefused) {
 
 TEST(Creds, AreReadAsTheyAreWritten) {
   const Keys k;
-  const std::string jwt = *full_user_jwt(k.account, {"root", k.user.public_key(), 0}, kNow);
+  const std::string jwt = *full_user_jwt(k.account, {"root", k.user.public_key(), 0}, kToday);
   const auto read = read_creds(creds_file(jwt, k.user));
   ASSERT_TRUE(read) << read.error().message();
   EXPECT_EQ(read->jwt, jwt);
@@ -175,12 +175,13 @@ TEST(Creds, AreReadAsTheyAreWritten) {
 }
 
 Token token_of(const Keys& k) {
-  return {.servers = "tls://hub:4222,tls://hub2:4222",
-          .ca = "-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n",
-          .pool = "default",
-          .node = "web1",
-          .jwt = *role_user_jwt(k.enroll, k.account.public_key(), {"web1", k.user.public_key(), kNow}, kNow),
-          .seed = k.user.seed()};
+  return {
+      .servers = "tls://hub:4222,tls://hub2:4222",
+      .ca = "-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n",
+      .pool = "default",
+      .node = "web1",
+      .jwt = *role_user_jwt(k.enroll, k.account.public_key(), {"web1", k.user.public_key(), kToday}, kToday),
+      .seed = k.user.seed()};
 }
 
 TEST(Token, IsOneLineAndReadAsWritten) {
@@ -233,15 +234,15 @@ TEST(Registrar, LogsWhomItRefusedWithoutTheToken) {
                       *IdentityStore::open(folder.path() + "/store.db", nullptr),
                       [&said](int, const std::string& text) { said += text + "\n"; });
   const std::string wish = encode(Wish{std::string(kPublic)});
-  const auto answer = registrar.answer(wish_subject({"web1", k.user.public_key()}), wish, kNow);
+  const auto answer = registrar.answer(wish_subject({"web1", k.user.public_key()}), wish, kToday);
   ASSERT_TRUE(answer);
   EXPECT_THAT(decode_credentials(*answer).error().message(), HasSubstr("the token is not known"));
   EXPECT_EQ(said, "refused credentials of web1 by a token: the token is not known\n");
   said.clear();
-  EXPECT_TRUE(registrar.answer(wish_subject({"web1", ""}), wish, kNow));
+  EXPECT_TRUE(registrar.answer(wish_subject({"web1", ""}), wish, kToday));
   EXPECT_THAT(said, StartsWith("refused credentials that web1 wants renewed: "));
   said.clear();
-  EXPECT_FALSE(registrar.answer("flash.v1.id.web1." + k.user.public_key() + ".x", wish, kNow));
+  EXPECT_FALSE(registrar.answer("flash.v1.id.web1." + k.user.public_key() + ".x", wish, kToday));
   EXPECT_EQ(said, "refused credentials: not a subject of wishes\n");
 }
 
@@ -267,16 +268,16 @@ TEST(Enrolment, AnAnswerIsCredentialsOrARefusal) {
 }
 
 TEST(Certificates, AServersHasItsNamesAndAnEnd) {
-  const Certified authority = *make_authority(kNow, kNow + 1000);
+  const Certified authority = *make_authority(kToday, kToday + 1000);
   const auto server =
-      make_server_certificate(authority, {"hub.example", "10.0.0.1", "fd00::1"}, kNow, kNow + 500);
+      make_server_certificate(authority, {"hub.example", "10.0.0.1", "fd00::1"}, kToday, kToday + 500);
   ASSERT_TRUE(server) << server.error().message();
   const auto facts = read_certificate(server->certificate);
   ASSERT_TRUE(facts) << facts.error().message();
   EXPECT_THAT(facts->names, ElementsAre("hub.example", "10.0.0.1", "fd00::1"));
-  EXPECT_EQ(facts->expires, kNow + 500);
-  const Certified other = *make_authority(kNow, kNow + 1000);
-  EXPECT_FALSE(make_server_certificate({other.key, authority.certificate}, {"hub"}, kNow, kNow + 1));
+  EXPECT_EQ(facts->expires, kToday + 500);
+  const Certified other = *make_authority(kToday, kToday + 1000);
+  EXPECT_FALSE(make_server_certificate({other.key, authority.certificate}, {"hub"}, kToday, kToday + 1));
   EXPECT_FALSE(read_certificate(server->key));
 }
 

@@ -10,7 +10,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::int64_t kSecond = 1'000'000, kStart = 1'795'000'000 * kSecond;
+constexpr std::int64_t kOneSecond = 1'000'000, kStart = 1'795'000'000 * kOneSecond;
 const Heartbeat kBeat{"flash-sync 0.1.0", "0.1.0", "control", 12, 3};
 
 TEST(Membership, ANodeIsSuspectAfterFifteenSecondsAndDeadAfterThirty) {
@@ -20,27 +20,27 @@ TEST(Membership, ANodeIsSuspectAfterFifteenSecondsAndDeadAfterThirty) {
   auto changes = m.tick(kStart);
   ASSERT_EQ(changes.size(), 1u);
   EXPECT_EQ(changes[0].now, Liveness::Alive);
-  EXPECT_THAT(m.tick(kStart + 14 * kSecond), IsEmpty());
-  EXPECT_EQ(m.tick(kStart + 15 * kSecond).at(0).now, Liveness::Suspect);
-  EXPECT_THAT(m.tick(kStart + 29 * kSecond), IsEmpty());
-  EXPECT_EQ(m.tick(kStart + 30 * kSecond).at(0).now, Liveness::Dead);
-  m.beat({"pool", "n1"}, kBeat, kStart + 40 * kSecond);
-  EXPECT_EQ(m.tick(kStart + 40 * kSecond).at(0).now, Liveness::Alive);
+  EXPECT_THAT(m.tick(kStart + 14 * kOneSecond), IsEmpty());
+  EXPECT_EQ(m.tick(kStart + 15 * kOneSecond).at(0).now, Liveness::Suspect);
+  EXPECT_THAT(m.tick(kStart + 29 * kOneSecond), IsEmpty());
+  EXPECT_EQ(m.tick(kStart + 30 * kOneSecond).at(0).now, Liveness::Dead);
+  m.beat({"pool", "n1"}, kBeat, kStart + 40 * kOneSecond);
+  EXPECT_EQ(m.tick(kStart + 40 * kOneSecond).at(0).now, Liveness::Alive);
 }
 
 TEST(Membership, SilenceCountsOnlyWhileSomebodyListens) {
   FleetNode known{.node = "n1", .last_seen_us = kStart};
   Membership m({known});
-  m.listening(kStart + 3600 * kSecond);  // the coordinator was away for an hour
-  EXPECT_THAT(m.tick(kStart + 3610 * kSecond), IsEmpty());
-  EXPECT_EQ(m.tick(kStart + 3616 * kSecond).at(0).now, Liveness::Suspect);
-  EXPECT_EQ(m.tick(kStart + 3631 * kSecond).at(0).now, Liveness::Dead);
+  m.listening(kStart + 3600 * kOneSecond);  // the coordinator was away for an hour
+  EXPECT_THAT(m.tick(kStart + 3610 * kOneSecond), IsEmpty());
+  EXPECT_EQ(m.tick(kStart + 3616 * kOneSecond).at(0).now, Liveness::Suspect);
+  EXPECT_EQ(m.tick(kStart + 3631 * kOneSecond).at(0).now, Liveness::Dead);
 }
 
 TEST(Membership, WhatChangedIsHandedOverOnce) {
   Membership m;
   m.beat({"pool", "n1"}, kBeat, kStart);
-  m.beat({"pool", "n1"}, kBeat, kStart + kSecond);
+  m.beat({"pool", "n1"}, kBeat, kStart + kOneSecond);
   const auto changed = m.take_changed();
   ASSERT_EQ(changed.size(), 1u);
   EXPECT_EQ(changed[0].node, "n1");
@@ -49,7 +49,7 @@ TEST(Membership, WhatChangedIsHandedOverOnce) {
   EXPECT_EQ(changed[0].mode, "control");
   EXPECT_EQ(changed[0].agents, 12u);
   EXPECT_EQ(changed[0].outbox, 3u);
-  EXPECT_EQ(changed[0].last_seen_us, kStart + kSecond);
+  EXPECT_EQ(changed[0].last_seen_us, kStart + kOneSecond);
   EXPECT_THAT(m.take_changed(), IsEmpty());
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/support/code_of.h"
 #include "tests/support/fake_host.h"
 
 namespace flash {
@@ -14,11 +15,6 @@ using std::errc;
 /// One v2 cgroup /a with these files.
 FakeHost v2(std::vector<FakeEntry> files) {
   return FakeHost({cgroup_v2({dir("a", std::move(files))})});
-}
-
-template <class T>
-errc code_of(const Result<T>& result) {
-  return result ? errc{} : static_cast<errc>(result.error().code().value());
 }
 
 TEST(CgroupV2, ReadsEveryFile) {

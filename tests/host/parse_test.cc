@@ -4,16 +4,12 @@
 
 #include <cmath>
 #include <string>
+#include "tests/support/code_of.h"
 
 namespace flash {
 namespace {
 
 using std::errc;
-
-template <class T>
-errc code_of(const Result<T>& result) {
-  return result ? errc{} : static_cast<errc>(result.error().code().value());
-}
 
 TEST(Number, ReadsOneLine) {
   EXPECT_EQ(*parse_u64("18446744073709551615\n"), 18446744073709551615u);

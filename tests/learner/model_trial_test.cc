@@ -14,13 +14,15 @@ OffPolicyEstimate between(float lower, float upper) {
 }
 
 TEST(ModelTrial, AModelIsSurelyWorseOnlyWhereTheIntervalsDoNotMeet) {
-  EXPECT_EQ(surely_worse(between(-0.3F, -0.1F), {}), "it earns less than the fallback: at most -0.100 per step");
+  EXPECT_EQ(surely_worse(between(-0.3F, -0.1F), {}),
+            "it earns less than the fallback: at most -0.100 per step");
   EXPECT_EQ(surely_worse(between(-0.3F, 0.0F), {}), "");
   const OffPolicyEstimate used = between(0.2F, 0.4F);
   EXPECT_EQ(surely_worse(between(0.0F, 0.1F), used),
             "it earns less than the model in use: at most +0.100 per step, against at least +0.200");
   EXPECT_EQ(surely_worse(between(0.0F, 0.2F), used), "") << "they touch";
-  EXPECT_EQ(surely_worse(between(0.0F, 0.3F), used), "") << "they overlap, though its best is below the other's best";
+  EXPECT_EQ(surely_worse(between(0.0F, 0.3F), used), "")
+      << "they overlap, though its best is below the other's best";
 }
 
 TEST(ModelTrial, NothingIsSaidWithoutAnEstimate) {

@@ -19,7 +19,7 @@ SharedPolicyOptions policy_options() {
   return o;
 }
 
-PolicyModel model() {
+PolicyModel some_model() {
   std::vector<std::vector<float>> pool;
   for (int i = 0; i < 10; ++i) pool.push_back({static_cast<float>(i), 1, 2, 3});
   return {"resource-limits",
@@ -31,13 +31,13 @@ PolicyModel model() {
           {50, 0.06, -0.02, 0.15}};
 }
 
-std::string refusal(const TensorFile& file, const std::string& task = "resource-limits") {
+std::string refusal_of(const TensorFile& file, const std::string& task = "resource-limits") {
   const auto m = to_policy_model(file, task);
   return m ? "" : m.error().message();
 }
 
 TEST(PolicyModel, GoesThroughAFile) {
-  const auto file = decode_tensor_file(encode(to_tensor_file(model())));
+  const auto file = decode_tensor_file(encode(to_tensor_file(some_model())));
   ASSERT_TRUE(file);
   const auto m = to_policy_model(*file, "resource-limits");
   ASSERT_TRUE(m) << m.error().message();
@@ -59,7 +59,7 @@ TEST(PolicyModel, GoesThroughAFile) {
 }
 
 TEST(PolicyModel, EveryDamagedByteIsRefused) {
-  const std::string good = encode(to_tensor_file(model()));
+  const std::string good = encode(to_tensor_file(some_model()));
   for (std::size_t i = 0; i < good.size(); i += 7) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ 0x10);
@@ -70,13 +70,13 @@ TEST(PolicyModel, EveryDamagedByteIsRefused) {
 }
 
 TEST(PolicyModel, IsRefusedWithTheReason) {
-  const TensorFile good = to_tensor_file(model());
-  EXPECT_EQ(refusal(good), "");
-  EXPECT_NE(refusal(good, "cpu-frequency").find("'resource-limits'"), std::string::npos);
+  const TensorFile good = to_tensor_file(some_model());
+  EXPECT_EQ(refusal_of(good), "");
+  EXPECT_NE(refusal_of(good, "cpu-frequency").find("'resource-limits'"), std::string::npos);
   const auto with = [&](auto&& change) {
     TensorFile bad = good;
     change(bad);
-    return refusal(bad);
+    return refusal_of(bad);
   };
   using ::testing::HasSubstr;
   EXPECT_THAT(with([](TensorFile& f) { f.kind = "policy"; }), HasSubstr("policy"));

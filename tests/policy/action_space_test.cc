@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <vector>
+#include "tests/policy/fixtures.h"
 
 namespace flash {
 namespace {
-
-const std::vector<double> kTable = {1.0e6, 1.4e6, 1.8e6, 2.2e6, 2.6e6, 3.0e6};
 
 TEST(ActionSpace, MapsNetworkOutputsToTheRangeAndBack) {
   const KnobRange r{0.5, 4.5};

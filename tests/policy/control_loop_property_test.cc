@@ -8,6 +8,7 @@
 #include "policy/control_loop.h"
 #include "policy/decision_json.h"
 #include "policy/observation_space.h"
+#include "tests/policy/fixtures.h"
 #include "tests/support/fake_actuator.h"
 
 namespace flash {
@@ -18,7 +19,6 @@ using fake::FakeCollector;
 
 constexpr TargetId kLimits{TargetKind::Cgroup, 1};
 constexpr TargetId kFrequency{TargetKind::CpuSet, 2};
-constexpr double kMiB = 1024.0 * 1024;
 
 struct RandomWorld {
   explicit RandomWorld(std::uint32_t seed) : random(seed) {

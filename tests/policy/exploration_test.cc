@@ -6,11 +6,10 @@
 #include <deque>
 
 #include "policy/action_space.h"
+#include "tests/policy/fixtures.h"
 
 namespace flash {
 namespace {
-
-constexpr double kMiB = 1024.0 * 1024;
 
 struct World {
   World() {

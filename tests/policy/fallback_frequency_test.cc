@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include "tests/policy/fixtures.h"
 
 namespace flash {
 namespace {
-
-const std::vector<double> kTable = {1.0e6, 1.4e6, 1.8e6, 2.2e6, 2.6e6, 3.0e6};
 
 TEST(Slack, OfLatencyIsTheAlgorithmsLine10) {
   const Slack s = latency_slack(100, 60, 2e6, 1e6);

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include "tests/policy/fixtures.h"
 
 namespace flash {
 namespace {
-
-constexpr double kMiB = 1024.0 * 1024;
 
 TEST(Hpa, IsTheRatioOfUseToTarget) {
   EXPECT_DOUBLE_EQ(hpa_desired(1, 0.9, 0.6, 0.1), 1.5);

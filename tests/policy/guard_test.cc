@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include "tests/policy/fixtures.h"
 
 namespace flash {
 namespace {
-
-constexpr double kMiB = 1024.0 * 1024;
-const std::vector<double> kTable = {1.0e6, 1.4e6, 1.8e6, 2.2e6, 2.6e6, 3.0e6};
 
 struct Fixture : ::testing::Test {
   Fixture() {

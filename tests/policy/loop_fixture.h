@@ -11,6 +11,7 @@
 
 #include "policy/control_loop.h"
 #include "policy/observation_space.h"
+#include "tests/policy/fixtures.h"
 #include "tests/support/fake_actuator.h"
 
 namespace flash::loop_fixture {
@@ -20,7 +21,6 @@ using fake::FakeCollector;
 
 inline constexpr TargetId kWeb{TargetKind::Cgroup, 7};
 inline constexpr TargetId kBatch{TargetKind::Cgroup, 8};
-inline constexpr double kMiB = 1024.0 * 1024;
 
 inline Now at(double s) {
   return {from_seconds(1000 + s), WallTime(from_seconds(1.7e9 + s))};

@@ -4,12 +4,11 @@
 
 #include <cmath>
 #include <limits>
+#include "tests/policy/fixtures.h"
 
 namespace flash {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024;
-const NodeCapacity kNode{4, 1024 * kMiB, 0, 0};
 constexpr KnobRange kCpu{0.25, 4}, kMemory{16 * kMiB, 1024 * kMiB};
 
 Observation service() {

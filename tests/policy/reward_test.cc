@@ -6,12 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <vector>
+#include "tests/policy/fixtures.h"
 
 namespace flash {
 namespace {
-
-constexpr double kMiB = 1024.0 * 1024;
-const NodeCapacity kNode{4, 1024 * kMiB, 0, 0};
 
 Observation service(double cores, double bytes) {
   Observation o;

@@ -7,7 +7,7 @@ namespace {
 
 using std::chrono::seconds;
 
-link::Episode episode(std::uint64_t number = 1, Stage stage = Stage::Offline) {
+link::Episode some_episode(std::uint64_t number = 1, Stage stage = Stage::Offline) {
   return {
       .agent = "resource-limits:/web", .episode = number, .stage = stage, .model = "m1", .embedding = {1, 2}};
 }
@@ -20,7 +20,7 @@ coordinator::NearestAnswer answer(std::vector<float> embedding = {3, 4}) {
 
 TEST(NearestQuestions, AnAgentWithAnEmbeddingIsAskedAboutUntilThereIsAnAnswer) {
   NearestQuestions q;
-  q.seen(episode());
+  q.seen(some_episode());
   auto due = q.due(seconds(100));
   ASSERT_EQ(due.size(), 1u);
   EXPECT_EQ(due[0], (link::NearestQuestion{"resource-limits:/web", Task::ResourceLimits, "m1", {1, 2}}));
@@ -30,29 +30,29 @@ TEST(NearestQuestions, AnAgentWithAnEmbeddingIsAskedAboutUntilThereIsAnAnswer) {
   EXPECT_EQ(q.due(seconds(115)).size(), 1u);
   EXPECT_TRUE(q.answered(answer()));
   EXPECT_TRUE(q.due(seconds(10000)).empty());
-  q.seen(episode(2));
+  q.seen(some_episode(2));
   EXPECT_TRUE(q.due(seconds(20000)).empty());
 }
 
 TEST(NearestQuestions, NobodyIsAskedAboutWhoServesOrHasNoEmbedding) {
   NearestQuestions q;
-  q.seen(episode(1, Stage::Serving));
-  link::Episode none = episode();
+  q.seen(some_episode(1, Stage::Serving));
+  link::Episode none = some_episode();
   none.embedding.clear();
   q.seen(none);
-  none = episode();
+  none = some_episode();
   none.model.clear();
   q.seen(none);
   EXPECT_TRUE(q.due(seconds(100)).empty());
-  q.seen(episode());
-  q.seen(episode(2, Stage::Serving));
+  q.seen(some_episode());
+  q.seen(some_episode(2, Stage::Serving));
   EXPECT_TRUE(q.due(seconds(100)).empty());
 }
 
 TEST(NearestQuestions, WhatNobodyAskedForOrDoesNotFitIsNoAnswer) {
   NearestQuestions q;
   EXPECT_FALSE(q.answered(answer()));
-  q.seen(episode());
+  q.seen(some_episode());
   EXPECT_FALSE(q.answered(answer()));  // not asked yet
   q.due(seconds(100));
   EXPECT_FALSE(q.answered(answer({1, 2, 3})));
@@ -70,10 +70,10 @@ TEST(NearestQuestions, WhatNobodyAskedForOrDoesNotFitIsNoAnswer) {
 
 TEST(NearestQuestions, AnotherModelOrLifeIsAskedAboutAgain) {
   NearestQuestions q;
-  q.seen(episode(5));
+  q.seen(some_episode(5));
   q.due(seconds(100));
   ASSERT_TRUE(q.answered(answer()));
-  link::Episode other = episode(6);
+  link::Episode other = some_episode(6);
   other.model = "m2";
   q.seen(other);
   EXPECT_EQ(q.due(seconds(101)).at(0).model, "m2");
@@ -89,7 +89,7 @@ TEST(NearestQuestions, AnotherModelOrLifeIsAskedAboutAgain) {
 TEST(NearestQuestions, AreBoundedInNumberAndPerRound) {
   NearestQuestions q({.agents = 20, .per_round = 16});
   for (int i = 0; i < 30; ++i) {
-    link::Episode e = episode();
+    link::Episode e = some_episode();
     e.agent += std::to_string(i);
     q.seen(e);
   }
