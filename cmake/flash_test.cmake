@@ -7,14 +7,16 @@ function(flash_test_needs label)
   add_dependencies(tests-${label} ${ARGN})
 endfunction()
 
-# flash_test(NAME LABEL label SOURCES... [DEPS rooms...] [LIBS libraries...] [TIMEOUT seconds])
+# flash_test(NAME LABEL label SOURCES... [DEPS rooms...] [LIBS libraries...] [TIMEOUT seconds] [WHOLE] [BESIDE_OTHERS])
 #
 # One gtest program; each TEST becomes one ctest entry with the label (unit, program, golden, system, vm, learning).
 # The target tests-LABEL builds all of a label; what the tests run themselves is added to it (flash_test_needs).
-# What is of label system shares the machine with nothing, so that its times and loads are its own.
+# What is of label system shares the machine with nothing, so that its times and loads are its own, but for what is
+# BESIDE_OTHERS. WHOLE: the program is one entry; what links libtorch takes longer to load it (2.5 s with sanitizers) than
+# most of its tests do. One skipped TEST skips it all.
 # A test that cannot run here calls GTEST_SKIP() << "reason"; tests/allowed_skips.txt lists those allowed.
 function(flash_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "WHOLE;BESIDE_OTHERS" "LABEL;TIMEOUT" "SOURCES;DEPS;LIBS" ${ARGN})
   if(NOT ARG_LABEL)
     message(FATAL_ERROR "flash_test(${name}) needs a LABEL")
   endif()
@@ -32,7 +34,16 @@ function(flash_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE FLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              FLASH_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  string(COMPARE EQUAL "${ARG_LABEL}" system alone)
+  if(ARG_WHOLE)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+                                            SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+    return()
+  endif()
+  set(alone OFF)
+  if(ARG_LABEL STREQUAL "system" AND NOT ARG_BESIDE_OTHERS)
+    set(alone ON)
+  endif()
   gtest_discover_tests(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${alone}
                        DISCOVERY_TIMEOUT 60)
 endfunction()
