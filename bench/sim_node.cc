@@ -102,7 +102,7 @@ void SimNode::Impl::open_links() {
   syncing.metrics = [] { return std::vector<link::sync::Family>(); };
   syncing.changed = [](bool, const std::string&) {};
   syncing.nearest = [this](Now, const link::sync::NearestPair& pair) {
-    return learner->set_nearest(pair.agent, pair.neighbour);
+    return learner->set_nearest(pair.agent, pair.neighbour) != LearnerLink::NearestSet::NoAgent;
   };
   syncing.log = [](bool, const std::string& text) { std::fprintf(stderr, "simnode: %s\n", text.c_str()); };
   SyncOptions to_sync;

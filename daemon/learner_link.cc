@@ -717,17 +717,18 @@ const link::Embedded* LearnerLink::embedded(TargetId id) const {
   return it != impl_->agents.end() && it->second->embedded ? &*it->second->embedded : nullptr;
 }
 
-bool LearnerLink::set_nearest(const std::string& key, const link::Neighbour& neighbour) {
+LearnerLink::NearestSet LearnerLink::set_nearest(const std::string& key, const link::Neighbour& neighbour) {
   for (auto& [name, agent] : impl_->agents) {
     if (agent->gone || agent->announce.key != key || agent->announce.task != neighbour.task) continue;
+    const bool same = agent->nearest && link::same_agent(*agent->nearest, neighbour);
     agent->nearest = neighbour;
     if (agent->announced) {
       impl_->to_say_nearest.push_back(name);
       impl_->rearm();
     }
-    return true;
+    return same ? NearestSet::Same : NearestSet::Another;
   }
-  return false;
+  return NearestSet::NoAgent;
 }
 
 const link::Neighbour* LearnerLink::nearest(TargetId id) const {

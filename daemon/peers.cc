@@ -115,8 +115,11 @@ SyncCallbacks Peers::sync_callbacks() {
     return node_.metrics_pages()->take(at, r.rule, result_of(r));
   };
   callbacks.nearest = [this](Now, const link::sync::NearestPair& pair) {
-    if (!learner_ || !learner_->set_nearest(pair.agent, pair.neighbour)) return false;
-    log(LOG_INFO, pair.agent + ": the nearest known pair is " + link::words_of(pair.neighbour),
+    using Set = LearnerLink::NearestSet;
+    const Set set = learner_ ? learner_->set_nearest(pair.agent, pair.neighbour) : Set::NoAgent;
+    if (set == Set::NoAgent) return false;
+    log(set == Set::Another ? LOG_INFO : LOG_DEBUG,
+        pair.agent + ": the nearest known pair is " + link::words_of(pair.neighbour),
         {{"MESSAGE_ID", std::string(kMessageSync)}});
     return true;
   };

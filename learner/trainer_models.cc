@@ -96,9 +96,10 @@ void Trainer::nearest(const link::NearestPair& pair) {
     return tell(LOG_WARNING, kMessageModel, *p, who + ", is not used: " + fits.error().message());
   }
   ++counters_.neighbours;
+  const bool same = p->neighbour && link::same_agent(*p->neighbour, pair.neighbour);
   p->neighbour = pair.neighbour;
   p->episode_ended = true;  // a new embedding now, not at the end of the episode
-  tell(LOG_INFO, kMessageModel, *p, who);
+  tell(same ? LOG_DEBUG : LOG_INFO, kMessageModel, *p, who);
 }
 
 bool Trainer::embed_due(const Pupil& p) const {

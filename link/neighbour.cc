@@ -7,6 +7,10 @@
 
 namespace flash::link {
 
+bool same_agent(const Neighbour& one, const Neighbour& other) {
+  return one.node == other.node && one.agent == other.agent;
+}
+
 std::string words_of(const Neighbour& n) {
   char numbers[96];
   std::snprintf(numbers, sizeof numbers, "), distance %.3g, similarity %.2f, ", n.distance, n.similarity);

@@ -34,6 +34,8 @@ struct Neighbour {
   bool operator==(const Neighbour&) const = default;
 };
 
+/// Is it the same agent of the same node, whatever became of it?
+bool same_agent(const Neighbour& one, const Neighbour& other);
 /// "shop@n2 (resource-limits:/web), distance 0.42, similarity 0.91, 12 episodes to serving".
 std::string words_of(const Neighbour& neighbour);
 

@@ -1,10 +1,11 @@
-// Purpose: which agents of this node the coordinator is to be asked about: those that have an embedding, do
-// not serve yet, and have no answer. Ownership: value. Thread rule: one thread. No clock: every call that
-// needs one takes it.
+// Purpose: which agents of this node the coordinator is to be asked about: those that have an embedding and
+// do not serve yet; again when the embedding is another by now, for the first one is of one episode.
+// Ownership: value. Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,17 +30,24 @@ class NearestQuestions {
   void seen(const link::Episode& episode);
   /// To be asked now; each counts as asked.
   std::vector<link::NearestQuestion> due(Duration now);
-  /// Is that an answer to something that was asked? An answer without a neighbour is asked for again later.
-  bool answered(const coordinator::NearestAnswer& answer);
+  enum class Heard {
+    Unasked,  // no answer to anything that was asked
+    Nobody,   // no neighbour is known yet: asked again later
+    Same,     // the neighbour that was told before
+    Another,
+  };
+  Heard answered(const coordinator::NearestAnswer& answer);
   /// flashd started again and knows no answer any more.
   void forget() { agents_.clear(); }
+  /// Agents that were told no neighbour yet.
   std::size_t waiting() const;
 
  private:
   struct Agent {
     link::NearestQuestion question;
-    std::uint64_t episode = 0;  // its last one
-    bool answered = false, asked = false;
+    std::uint64_t episode = 0;                        // its last one
+    bool asked = false, open = false, moved = false;  // open: no answer yet; moved: another embedding since
+    std::optional<link::Neighbour> told;
     Duration retry{}, ask_at{};
   };
   NearestOptions options_;

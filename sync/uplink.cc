@@ -199,11 +199,13 @@ Result<void> Uplink::hear(const coordinator::Message& message) {
 
 Result<void> Uplink::hear_nearest(const std::string& bytes) {
   FLASH_TRY(coordinator::NearestAnswer answer, coordinator::decode_nearest_answer(bytes));
-  if (!questions_.answered(answer))
+  const NearestQuestions::Heard heard = questions_.answered(answer);
+  if (heard == NearestQuestions::Heard::Unasked)
     return Error(std::errc::invalid_argument, "an answer about " + answer.agent + " that nobody asked for");
   if (!answer.neighbour) return {};
   ++own_.nearest_answered;
-  say_(LOG_INFO, "nearest known pair of " + answer.agent + ": " + link::words_of(*answer.neighbour));
+  say_(heard == NearestQuestions::Heard::Another ? LOG_INFO : LOG_DEBUG,
+       "nearest known pair of " + answer.agent + ": " + link::words_of(*answer.neighbour));
   (void)nearest_.put({answer.agent, std::move(*answer.neighbour)});
   return {};
 }

@@ -387,13 +387,21 @@ TEST_F(LearnerLinkTest, TheNearestPairIsSaidOfTheAgentThatItIsForAndToEveryNewLe
   flashd->agent_added(web());
   auto c = greet();
   hear(c);
-  EXPECT_TRUE(flashd->set_nearest("resource-limits:/web", neighbour()));
+  using Set = LearnerLink::NearestSet;
+  EXPECT_EQ(flashd->set_nearest("resource-limits:/web", neighbour()), Set::Another);
   run();
   const auto heard = hear(c);
   ASSERT_EQ(heard.size(), 1u);
   EXPECT_EQ(std::get<link::NearestPair>(heard[0]).agent, "limits_1");
   EXPECT_EQ(std::get<link::NearestPair>(heard[0]).neighbour, neighbour());
   ASSERT_NE(flashd->nearest(web().id), nullptr);
+  EXPECT_EQ(flashd->set_nearest("resource-limits:/web", neighbour()), Set::Same);
+  run();
+  EXPECT_EQ(hear(c).size(), 1u);
+  link::Neighbour cart = neighbour();
+  cart.agent = "resource-limits:/cart";
+  EXPECT_EQ(flashd->set_nearest("resource-limits:/web", cart), Set::Another);
+  flashd->set_nearest("resource-limits:/web", neighbour());
   c.close();
   run();
   auto next = greet();
@@ -402,11 +410,12 @@ TEST_F(LearnerLinkTest, TheNearestPairIsSaidOfTheAgentThatItIsForAndToEveryNewLe
 
 TEST_F(LearnerLinkTest, ANearestPairOfAnotherTaskOrForNobodyIsRefused) {
   flashd->agent_added(web());
-  EXPECT_FALSE(flashd->set_nearest("resource-limits:/web", neighbour(Task::CpuFrequency)));
-  EXPECT_FALSE(flashd->set_nearest("resource-limits:/gone", neighbour()));
+  using Set = LearnerLink::NearestSet;
+  EXPECT_EQ(flashd->set_nearest("resource-limits:/web", neighbour(Task::CpuFrequency)), Set::NoAgent);
+  EXPECT_EQ(flashd->set_nearest("resource-limits:/gone", neighbour()), Set::NoAgent);
   EXPECT_EQ(flashd->nearest(web().id), nullptr);
   flashd->agent_removed(web().id);
-  EXPECT_FALSE(flashd->set_nearest("resource-limits:/web", neighbour()));
+  EXPECT_EQ(flashd->set_nearest("resource-limits:/web", neighbour()), Set::NoAgent);
 }
 
 TEST_F(LearnerLinkTest, TheEmbeddingThatTheLearnerMadeIsKept) {

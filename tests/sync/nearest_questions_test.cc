@@ -6,6 +6,7 @@ namespace flash::sync {
 namespace {
 
 using std::chrono::seconds;
+using Heard = NearestQuestions::Heard;
 
 link::Episode some_episode(std::uint64_t number = 1, Stage stage = Stage::Offline) {
   return {
@@ -28,10 +29,36 @@ TEST(NearestQuestions, AnAgentWithAnEmbeddingIsAskedAboutUntilThereIsAnAnswer) {
   EXPECT_EQ(q.due(seconds(105)).size(), 1u);
   EXPECT_TRUE(q.due(seconds(114)).empty());  // twice as long
   EXPECT_EQ(q.due(seconds(115)).size(), 1u);
-  EXPECT_TRUE(q.answered(answer()));
+  EXPECT_EQ(q.waiting(), 1u);
+  EXPECT_EQ(q.answered(answer()), Heard::Another);
+  EXPECT_EQ(q.waiting(), 0u);
   EXPECT_TRUE(q.due(seconds(10000)).empty());
   q.seen(some_episode(2));
-  EXPECT_TRUE(q.due(seconds(20000)).empty());
+  EXPECT_TRUE(q.due(seconds(20000)).empty());  // its embedding is what it was
+}
+
+TEST(NearestQuestions, AnAgentWhoseEmbeddingMovesIsAskedAboutAgain) {
+  NearestQuestions q;
+  q.seen(some_episode());
+  ASSERT_EQ(q.due(seconds(100)).size(), 1u);
+  ASSERT_EQ(q.answered(answer()), Heard::Another);
+  link::Episode moved = some_episode(2);
+  moved.embedding = {5, 6};
+  q.seen(moved);
+  EXPECT_TRUE(q.due(seconds(104)).empty());  // not sooner than without an answer
+  const auto due = q.due(seconds(105));
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].embedding, (std::vector<float>{5, 6}));
+  EXPECT_EQ(q.waiting(), 0u);
+  EXPECT_EQ(q.answered(answer({7, 8})), Heard::Same);  // of the same agent, which moved as well
+  EXPECT_TRUE(q.due(seconds(10000)).empty());
+  moved.embedding = {9, 10};
+  moved.episode = 3;
+  q.seen(moved);
+  ASSERT_EQ(q.due(seconds(10000)).size(), 1u);
+  auto other = answer();
+  other.neighbour->agent = "resource-limits:/cart";
+  EXPECT_EQ(q.answered(other), Heard::Another);
 }
 
 TEST(NearestQuestions, NobodyIsAskedAboutWhoServesOrHasNoEmbedding) {
@@ -51,28 +78,29 @@ TEST(NearestQuestions, NobodyIsAskedAboutWhoServesOrHasNoEmbedding) {
 
 TEST(NearestQuestions, WhatNobodyAskedForOrDoesNotFitIsNoAnswer) {
   NearestQuestions q;
-  EXPECT_FALSE(q.answered(answer()));
+  EXPECT_EQ(q.answered(answer()), Heard::Unasked);
   q.seen(some_episode());
-  EXPECT_FALSE(q.answered(answer()));  // not asked yet
+  EXPECT_EQ(q.answered(answer()), Heard::Unasked);  // not asked yet
   q.due(seconds(100));
-  EXPECT_FALSE(q.answered(answer({1, 2, 3})));
+  EXPECT_EQ(q.answered(answer({1, 2, 3})), Heard::Unasked);
   auto other = answer();
   other.neighbour->model = "m2";
-  EXPECT_FALSE(q.answered(other));
+  EXPECT_EQ(q.answered(other), Heard::Unasked);
   other = answer();
   other.neighbour->task = Task::CpuFrequency;
-  EXPECT_FALSE(q.answered(other));
-  EXPECT_TRUE(q.answered({"resource-limits:/web", std::nullopt}));  // nobody is known yet: asked again
+  EXPECT_EQ(q.answered(other), Heard::Unasked);
+  EXPECT_EQ(q.answered({"resource-limits:/web", std::nullopt}),
+            Heard::Nobody);  // nobody is known yet: asked again
   EXPECT_EQ(q.due(seconds(105)).size(), 1u);
-  EXPECT_TRUE(q.answered(answer()));
-  EXPECT_FALSE(q.answered(answer()));  // once
+  EXPECT_EQ(q.answered(answer()), Heard::Another);
+  EXPECT_EQ(q.answered(answer()), Heard::Unasked);  // once
 }
 
 TEST(NearestQuestions, AnotherModelOrLifeIsAskedAboutAgain) {
   NearestQuestions q;
   q.seen(some_episode(5));
   q.due(seconds(100));
-  ASSERT_TRUE(q.answered(answer()));
+  ASSERT_EQ(q.answered(answer()), Heard::Another);
   link::Episode other = some_episode(6);
   other.model = "m2";
   q.seen(other);
@@ -80,7 +108,7 @@ TEST(NearestQuestions, AnotherModelOrLifeIsAskedAboutAgain) {
   ASSERT_FALSE(q.due(seconds(101)).size());
   auto second = answer();
   second.neighbour->model = "m2";
-  ASSERT_TRUE(q.answered(second));
+  ASSERT_EQ(q.answered(second), Heard::Another);
   other.episode = 1;  // its numbers begin again: flashd has forgotten
   q.seen(other);
   EXPECT_EQ(q.due(seconds(102)).size(), 1u);
