@@ -18,6 +18,9 @@ constexpr int kMostPoints = OracleChoice::kMost;
 // Given parameters are drawn anew each time with this share of their deviation over the pool, else 200 points
 // in 16 dimensions are learned by heart (docs/EXPERIMENTS.md). Chosen on pairs of another seed.
 constexpr double kBlur = 0.5;
+// Labels look ahead so many steps: what a limit that is too low costs when a burst comes is not over in
+// fewer.
+constexpr int kLimitsHorizon = 8;
 constexpr double kRewardUnit = 0.05;  // losses are counted in this, so that the rate fits both tasks
 
 std::size_t size_of(int n) {
@@ -195,7 +198,7 @@ class Imitation {
     std::vector<Other> other;
     for (std::size_t i = 0; i < n; ++i) other.push_back({chance.fork(i).fork(7), 0, {}});
     double sum = 0;
-    const Oracle oracle({.futures = 2});
+    const Oracle oracle({.horizon = task_ == Task::ResourceLimits ? kLimitsHorizon : 0, .futures = 2});
     for (int t = 0; t < o_.steps; ++t) {
       // As on a node: an embedding per episode.
       if (round > 0 && t % kEpisodeSteps == 0) contexts = contexts_of_all(chance.fork(1000 + size_of(t)));

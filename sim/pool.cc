@@ -210,9 +210,11 @@ Result<Pool> varied(const Pool& pool, std::uint64_t seed) {
     PairOptions options = pool.pairs[i].options();
     Random chance = Random(seed).fork(kLoad).fork(i);
     const double kind = chance.uniform();
-    if (kind < 0.2) {
+    if (kind < 0.12) {
       options.load *= log_uniform(chance, 0.03, 1);
-    } else if (kind < 0.65) {
+    } else if (kind < 0.57) {
+      application.trace = generate_trace(application, chance.next());
+    } else if (kind < 0.85) {
       const auto own = Trace::parse(application.trace);
       if (const auto* error = std::get_if<UsageError>(&own))
         return einval(application.name + ": " + error->message);

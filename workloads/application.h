@@ -53,6 +53,8 @@ Parsed<std::vector<Application>> read_applications(const std::string& file);
 /// FLASH A.3's generator: segments drawn with replacement, payloads from AWARE 2.3's scenarios, all else from
 /// ranges that docs/APPLICATIONS.md lists. The n-th application of a seed does not depend on count.
 std::vector<Application> generate_applications(std::size_t count, std::uint64_t seed);
+/// Another trace as the generator could have drawn it for this application, by seed.
+std::string generate_trace(const Application& application, std::uint64_t seed);
 
 inline constexpr int kUpdateScenarios = 7;
 

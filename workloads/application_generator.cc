@@ -150,8 +150,16 @@ std::string draw_trace(double peak, Draw& draw) {
          std::to_string(draw.below(1'000'000));
 }
 
+constexpr double kCores = 4;  // of FLASH A.3's nodes
+
+/// A trace that reaches a part of what the application can do.
+std::string draw_trace(const Application& a, const RequestCost& cost, Draw& draw) {
+  const double cpu_s = cost.cycles / kReferenceHz + cost.stall_s;
+  const double capacity = std::min(a.workers / (cpu_s + cost.off_cpu_s), kCores / cpu_s);
+  return draw_trace(capacity * draw.uniform(0.2, 0.85), draw);
+}
+
 Application generate_application(std::uint64_t seed, std::uint64_t n) {
-  constexpr double kCores = 4;  // of FLASH A.3's nodes
   Draw draw(seed, n);
   Application a;
   a.name = "app-" + std::to_string(seed) + "-" + std::to_string(n);
@@ -168,15 +176,19 @@ Application generate_application(std::uint64_t seed, std::uint64_t n) {
   const double cpu_s = cost.cycles / kReferenceHz + cost.stall_s;
   const double request_s = cpu_s + cost.off_cpu_s;
   const double workers = std::min<double>(a.workers, kCores);
-  const double capacity = std::min(a.workers / request_s, kCores / cpu_s);
   // What a request and a burst of usual size take at full speed, times what the objective leaves as room.
   const double usual_s = request_s * (1 + 2.33 * a.service_cv) + (a.burst - 1) * 2 * request_s / workers;
   a.slo_p99_ms = rounded(std::max(1e3 * usual_s * draw.log_uniform(1.5, 6), 5.0), 2);
-  a.trace = draw_trace(capacity * draw.uniform(0.2, 0.85), draw);
+  a.trace = draw_trace(a, cost, draw);
   return a;
 }
 
 }  // namespace
+
+std::string generate_trace(const Application& application, std::uint64_t seed) {
+  Draw draw(seed, 0);
+  return draw_trace(application, request_cost(application), draw);
+}
 
 std::vector<Application> generate_applications(std::size_t count, std::uint64_t seed) {
   std::vector<Application> pool;

@@ -59,6 +59,28 @@ TEST(Generator, WhatItPrintsReadsBackTheSame) {
   EXPECT_EQ(to_json_text(std::get<std::vector<Application>>(pool)), text);
 }
 
+TEST(Generator, DrawsAnotherTraceThatTheApplicationCanServe) {
+  std::set<std::string> kinds;
+  std::uint64_t seed = 9;
+  for (const auto& app : generate_applications(60, 5)) {
+    const std::string text = generate_trace(app, ++seed);
+    EXPECT_EQ(text, generate_trace(app, seed));
+    EXPECT_NE(text, generate_trace(app, seed + 1));
+    EXPECT_NE(text, app.trace);
+    const auto parsed = Trace::parse(text);
+    ASSERT_TRUE(std::holds_alternative<Trace>(parsed)) << text;
+    const RequestCost cost = request_cost(app);
+    const double request_s = cost.cycles / kReferenceHz + cost.stall_s + cost.off_cpu_s;
+    const Trace& trace = std::get<Trace>(parsed);
+    double highest = 0;
+    for (int t = 0; t < 3600; ++t) highest = std::max(highest, trace.rate_at(t));
+    EXPECT_GT(highest, 0) << text;
+    EXPECT_LT(highest, 0.9 * app.workers / request_s) << text;
+    kinds.insert(text.substr(0, text.find(':')));
+  }
+  EXPECT_EQ(kinds.size(), 5u);
+}
+
 TEST(Generator, UsesEverySegmentAndEveryKindOfTrace) {
   std::set<std::string_view> used;
   std::set<std::string> kinds;
