@@ -27,7 +27,8 @@ std::vector<link::NearestQuestion> NearestQuestions::due(Duration now) {
   for (auto& [name, agent] : agents_) {
     if (out.size() >= options_.per_round) break;
     if (agent.asked && (now < agent.ask_at || (agent.told && !agent.moved))) continue;
-    agent.retry = agent.asked ? std::min(agent.retry * 2, options_.retry_longest) : options_.retry_first;
+    const Duration longest = agent.told ? options_.again_longest : options_.retry_longest;
+    agent.retry = agent.asked ? std::min(agent.retry * 2, longest) : options_.retry_first;
     agent.asked = agent.open = true;
     agent.moved = false;
     agent.ask_at = now + agent.retry;

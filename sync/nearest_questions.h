@@ -20,6 +20,7 @@ struct NearestOptions {
   std::size_t agents = 4096;   // that are remembered; further ones are not asked about
   std::size_t per_round = 16;  // questions at once
   Duration retry_first = std::chrono::seconds(5), retry_longest = std::chrono::minutes(10);
+  Duration again_longest = std::chrono::hours(1);  // who has a neighbour and another embedding since
 };
 
 class NearestQuestions {

@@ -59,6 +59,21 @@ TEST(NearestQuestions, AnAgentWhoseEmbeddingMovesIsAskedAboutAgain) {
   auto other = answer();
   other.neighbour->agent = "resource-limits:/cart";
   EXPECT_EQ(q.answered(other), Heard::Another);
+  seconds at(10000), last = at;
+  int asked = 0;
+  for (std::uint64_t episode = 4; at < seconds(60000);
+       at += seconds(100)) {  // ever more seldom, at least hourly
+    moved.episode = episode++;
+    moved.embedding[0] += 1;
+    q.seen(moved);
+    if (q.due(at).empty()) continue;
+    EXPECT_LE(at - last, seconds(3700));
+    last = at;
+    ++asked;
+    EXPECT_EQ(q.answered(other), Heard::Same);
+  }
+  EXPECT_LT(asked, 25);
+  EXPECT_GT(last, seconds(56000));
 }
 
 TEST(NearestQuestions, NobodyIsAskedAboutWhoServesOrHasNoEmbedding) {
