@@ -36,6 +36,18 @@ ordered_json counters(const std::vector<std::pair<std::string, std::uint64_t>>& 
   return all;
 }
 
+/// The pool after an update of all its applications, which bear another name then.
+Result<Pool> with_updates(const Pool& pool, int scenario) {
+  Pool out;
+  for (const Pair& pair : pool.pairs) {
+    Application application = updated(pair.application(), scenario);
+    application.name += "-update-" + std::to_string(scenario);
+    FLASH_TRY(Pair changed, Pair::make(application, pair.environment(), pair.options()));
+    out.pairs.push_back(std::move(changed));
+  }
+  return out;
+}
+
 }  // namespace
 
 struct SimNode::Impl {
@@ -63,6 +75,9 @@ Result<std::unique_ptr<SimNode>> SimNode::open(SimNodeOptions options) {
   auto impl = std::make_unique<Impl>();
   options.pool.pairs = options.first + options.agents;
   FLASH_TRY(impl->pool, make_pool(options.pool));
+  if (options.update) {
+    FLASH_TRY(impl->pool, with_updates(impl->pool, *options.update));
+  }
   impl->options = std::move(options);
   impl->open_links();
   impl->add_agents();

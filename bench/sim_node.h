@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct SimNodeOptions {
   std::string report;         // file, kept up to date: what the node's agents are at
   PoolOptions pool;           // drawn; of these the node has
   std::size_t first = 0, agents = 1;
+  std::optional<int> update;  // of its applications, by AWARE 2.3's scenario: new ones, alike to the old
   Duration period = std::chrono::milliseconds(50);  // in which a simulated second passes
   int episode_steps = 100;
   std::uint64_t seed = 1;  // of chance

@@ -13,7 +13,8 @@ namespace {
 
 std::atomic<bool> told_to_end = false;
 
-std::vector<OptionRow> option_rows(SimNodeOptions& o, double& period_s, int& first, int& agents, bool& help) {
+std::vector<OptionRow> option_rows(SimNodeOptions& o, double& period_s, int& first, int& agents, int& update,
+                                   bool& help) {
   return {{"--learner", "PATH", "socket for flash-learner", text_into(o.learner)},
           {"--sync", "PATH", "socket for flash-sync", text_into(o.sync)},
           {"--report", "FILE", "what the agents are at, as JSON", text_into(o.report)},
@@ -21,6 +22,8 @@ std::vector<OptionRow> option_rows(SimNodeOptions& o, double& period_s, int& fir
            integer_into(o.pool.seed, 0, UINT64_MAX)},
           {"--first", "N", "the node's first pair (default 0)", integer_into(first, 0, 100000)},
           {"--agents", "N", "pairs from there on (default 1)", integer_into(agents, 1, 1000)},
+          {"--update", "N", "its applications after AWARE 2.3's update N, 0 to 6 (default: as drawn)",
+           integer_into(update, 0, kUpdateScenarios - 1)},
           {"--period", "SECONDS", "in which a simulated second passes (default 0.05)",
            real_into(period_s, 0.001, 60)},
           {"--episode-steps", "N", "(default 100)", integer_into(o.episode_steps, 10, 100000)},
@@ -31,9 +34,9 @@ std::vector<OptionRow> option_rows(SimNodeOptions& o, double& period_s, int& fir
 int run(const std::vector<std::string_view>& words) {
   SimNodeOptions options;
   double period_s = 0.05;
-  int first = 0, agents = 1;
+  int first = 0, agents = 1, update = -1;
   bool help = false;
-  const auto rows = option_rows(options, period_s, first, agents, help);
+  const auto rows = option_rows(options, period_s, first, agents, update, help);
   if (const auto wrong = apply_options(rows, words))
     return wrong_usage(wrong->message, "flash-simnode --help");
   if (help) {
@@ -45,6 +48,7 @@ int run(const std::vector<std::string_view>& words) {
   options.period = from_seconds(period_s);
   options.first = static_cast<std::size_t>(first);
   options.agents = static_cast<std::size_t>(agents);
+  if (update >= 0) options.update = update;
   for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, [](int) { told_to_end = true; });
   auto node = SimNode::open(options);
   if (!node) return failed(node.error());
