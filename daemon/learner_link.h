@@ -119,13 +119,13 @@ class LearnerLink {
   /// What the learner made of this agent's own trajectories; nullptr: it has not said.
   const link::Embedded* embedded(TargetId id) const;
 
-  /// The known pair that is nearest to the agent of this key, as the coordinator says: handed to the learner,
-  /// which judges it.
   enum class NearestSet {
     NoAgent,  // or a pair of another task
     Same,     // the pair that was set before, as it is now
     Another,
   };
+  /// The known pair that is nearest to the agent of this key, as the coordinator says: handed to the learner,
+  /// which judges it.
   NearestSet set_nearest(const std::string& key, const link::Neighbour& neighbour);
   /// The last one that was set; nullptr: none.
   const link::Neighbour* nearest(TargetId id) const;
