@@ -32,7 +32,11 @@ Cells frequency_cells() {
             0.95F},        // place of the frequency: two levels of eleven each, the top alone
            {0.8F, 0.99F},  // SLO preservation: clearly missed, just missed, kept
            {0.99F},
-           {}}};  // the gain of IPS: told by the cells of CPU use and SLO preservation
+           {},  // the gain of IPS: told by the cells of CPU use and SLO preservation
+           {},  // CPU use of the last 3, 8, 64 steps and its peak: the cells of the last step's
+           {},
+           {},
+           {}}};
 }
 
 TabularQ make_tabular_q(Cells cells, int levels, const TabularQOptions& options) {

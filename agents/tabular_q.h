@@ -24,9 +24,9 @@ struct Cells {
 };
 
 /// Entries as policy/observation_space.h orders them: IPS, IPS known, CPU use, place of the frequency, SLO
-/// preservation of latency and throughput, gain of IPS. 450 cells.
+/// preservation of latency and throughput, gain of IPS, CPU use of late. 450 cells.
 Cells frequency_cells();
-inline constexpr int kFrequencyCellEntries = 7;
+inline constexpr int kFrequencyCellEntries = 11;
 
 struct TabularQOptions {
   int batch = 32;            // replayed transitions per update

@@ -27,6 +27,10 @@ constexpr std::array<StateEntry, kFrequencyStateDim> kFrequency = {{
     {"sp_latency", "ms", "SLO preservation of latency, [0,1], 1 without an SLO"},
     {"sp_throughput", "1/s", "SLO preservation of throughput, [0,1], 1 without an SLO"},
     {"ips_gain", "1", "speed gained per frequency, e of the default reward, [0,1]; 0.5: not known"},
+    {"cpu_usage_3", "cores", "share of the set's CPUs, mean of about 3 steps"},
+    {"cpu_usage_8", "cores", "share of the set's CPUs, mean of about 8 steps"},
+    {"cpu_usage_64", "cores", "share of the set's CPUs, mean of about 64 steps"},
+    {"cpu_usage_peak", "cores", "share of the set's CPUs, the highest of about 128 steps"},
 }};
 
 constexpr double kIpsUnit = 1e10;
@@ -109,8 +113,19 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
   return b.take();
 }
 
+void UseOfLate::add(const Sample& usage, int cpus) {
+  if (!usage.trusted()) return;
+  constexpr double kSteps[] = {3, 8, 64};
+  static const double kHighestKept = std::exp(-1.0 / 128);
+  const double share = usage.value / std::max(cpus, 1);
+  if (!any_) shares_.fill(share);
+  any_ = true;
+  for (std::size_t i = 0; i < std::size(kSteps); ++i) shares_[i] += (share - shares_[i]) / kSteps[i];
+  shares_[3] = std::max(share, shares_[2] + (shares_[3] - shares_[2]) * kHighestKept);
+}
+
 StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus,
-                            double gain) {
+                            double gain, const UseOfLate& late) {
   Builder b;
   const Sample& ips = now[Signal::Instructions];
   const int n = std::max(cpus, 1);
@@ -127,6 +142,8 @@ StateVector frequency_state(const Rule& rule, const Observation& now, double khz
   b.add(known ? relative_position(khz, range) : 0, known, known);
   add_slo(b, rule.slo, now, cpu_saturated(now, n, rule.guards.throttled_floor));
   b.add(std::isfinite(gain) ? gain : kUnknownElasticity, true, true);
+  for (std::size_t i = 0; i < 4; ++i)
+    b.add(late.shares() != nullptr ? (*late.shares())[i] : usage.value_or(0) / n, usage);
   return b.take();
 }
 

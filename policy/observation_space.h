@@ -26,9 +26,10 @@ struct StateEntry {
 /// limit, so the wanted limit is that place and a constant (docs/adr/0005-geometric-actions.md).
 inline constexpr int kLimitsStateDim = 9;
 /// FLASH Table 9 (cpu-frequency), plus `ips_known`: machines without an instruction counter are served too,
-/// and `ips_gain`: what the default reward remembers of earlier steps is part of the state (ADR 2).
-inline constexpr int kFrequencyStateDim = 7;
-inline constexpr int kMaxStateDim = 9;
+/// `ips_gain`: what the default reward remembers of earlier steps is part of the state (ADR 2), and
+/// UseOfLate: a second's use is noisy, and what comes next is told by the last minute better than by it.
+inline constexpr int kFrequencyStateDim = 11;
+inline constexpr int kMaxStateDim = 11;
 
 inline constexpr int state_dim(Task task) {
   return task == Task::ResourceLimits ? kLimitsStateDim : kFrequencyStateDim;
@@ -55,9 +56,23 @@ struct LimitInForce {
 StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Observation* before,
                          const Observation& now, LimitInForce cpu, LimitInForce memory);
 
+/// What cpu-frequency's state remembers of a CPU set's use, share of its CPUs: exponential means over about
+/// 3, 8 and 64 steps, and the highest, which decays towards the mean of 64 within about 128. Once per step.
+class UseOfLate {
+ public:
+  /// Readings that are not Good are left out.
+  void add(const Sample& usage, int cpus);
+  /// {mean of 3, 8, 64, highest}; nullptr before the first reading.
+  const std::array<double, 4>* shares() const { return any_ ? &shares_ : nullptr; }
+
+ private:
+  bool any_ = false;
+  std::array<double, 4> shares_{};
+};
+
 /// `khz` in force as read back; `range` of the knob; `cpus` how many the set has; `gain` Reward::ips_gain of
-/// the step before as the default reward remembers it (NaN: not known).
+/// the step before as the default reward remembers it (NaN: not known); `late` with `now` added.
 StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus,
-                            double gain);
+                            double gain, const UseOfLate& late);
 
 }  // namespace flash

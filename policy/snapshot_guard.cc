@@ -28,9 +28,9 @@ bool acts_on(Task task, const ActingOutputs& acts, std::size_t i) {
   return task == Task::CpuFrequency || (i < acts.size() && acts[i]);
 }
 
-/// Smallest and largest value of up to kFrequencyLevels outputs over the steps.
+/// Smallest and largest value of each entry of a state, or of each output, over the steps.
 struct Spread {
-  std::array<float, kFrequencyLevels> low, high;
+  std::array<float, std::max(kMaxStateDim, kFrequencyLevels)> low, high;
   Spread() {
     low.fill(std::numeric_limits<float>::infinity());
     high.fill(-std::numeric_limits<float>::infinity());
@@ -50,7 +50,7 @@ struct Spread {
     return true;
   }
 };
-static_assert(kMaxStateDim <= kFrequencyLevels && kLimitsActionDim <= kFrequencyLevels);
+static_assert(kLimitsActionDim <= kFrequencyLevels);
 
 /// critic(s, a); NaN where it is not finite. resource-limits only.
 double value_of(const CompiledPolicy& policy, const StateVector& state, std::span<const float> action,

@@ -237,7 +237,8 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a, Decision& d, const Observa
       in.range = knob_range(*a.rule, *k, options.capacity);
       in.steps = k->steps;
     }
-    a.state = frequency_state(*a.rule, o, in.khz, in.range, in.cpus, a.gain);
+    a.use_of_late.add(o[Signal::CpuUsage], in.cpus);
+    a.state = frequency_state(*a.rule, o, in.khz, in.range, in.cpus, a.gain, a.use_of_late);
     Observation moved;
     if (const double view = own_view(KnobKind::CpuFrequency, in.khz); view != in.khz) {
       moved = seen_at(o, in.khz, view);

@@ -146,8 +146,9 @@ void WorldCore::pass(bool with_reward) {
                           {in_force_[0], pair_->range(KnobKind::CpuLimit)},
                           {in_force_[1], pair_->range(KnobKind::MemoryLimit)});
   } else {
+    use_of_late_.add(now_[Signal::CpuUsage], pair_->cpus());
     state_ = frequency_state(pair_->rule(), now_, in_force_[0], pair_->range(KnobKind::CpuFrequency),
-                             pair_->cpus(), gain_);
+                             pair_->cpus(), gain_, use_of_late_);
   }
 }
 

@@ -98,6 +98,7 @@ class WorldCore {
   std::array<FlapRecord, 2> flaps_;
   GrowthRoom growth_;
   BorrowedLatency latency_;
+  UseOfLate use_of_late_;  // cpu-frequency
   Observation now_, before_;
   StateVector state_;
   Reward reward_;

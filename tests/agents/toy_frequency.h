@@ -86,7 +86,8 @@ class FrequencyWorld {
 
  private:
   void fill_state() {
-    const StateVector s = frequency_state(rule_, now_, khz_, range_, 1, gain_);
+    use_of_late_.add(now_[Signal::CpuUsage], 1);
+    const StateVector s = frequency_state(rule_, now_, khz_, range_, 1, gain_, use_of_late_);
     state_.assign(s.span().begin(), s.span().end());
   }
 
@@ -129,6 +130,7 @@ class FrequencyWorld {
   Observation now_, before_;
   double khz_ = 0, khz_before_ = 0, phase_ = 0, backlog_ = 0, reward_ = 0, slo_preservation_ = 1;
   double gain_ = std::numeric_limits<double>::quiet_NaN();
+  UseOfLate use_of_late_;
   std::uint64_t step_ = 0;
   int fallback_ = 0;
   std::vector<float> state_;

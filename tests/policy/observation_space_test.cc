@@ -96,7 +96,7 @@ TEST(ObservationSpace, FrequencyFollowsTable9) {
   Observation o = service();
   o[Signal::CpuUsage] = Sample::good(1.9);
   o[Signal::Instructions] = Sample::good(4e9);
-  const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7);
+  const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, {});
   ASSERT_EQ(s.size, kFrequencyStateDim);
   EXPECT_FLOAT_EQ(s.values[0], 0.2F);  // 2e9 per CPU
   EXPECT_FLOAT_EQ(s.values[1], 1.0F);
@@ -105,8 +105,11 @@ TEST(ObservationSpace, FrequencyFollowsTable9) {
   EXPECT_FLOAT_EQ(s.values[4], 0.5F);
   EXPECT_FLOAT_EQ(s.values[5], 0.8F);
   EXPECT_FLOAT_EQ(s.values[6], 0.7F);
+  for (int i = 7; i < 11; ++i)
+    EXPECT_FLOAT_EQ(s.values[static_cast<std::size_t>(i)], 0.95F) << "nothing seen before";
   EXPECT_TRUE(s.trusted());
-  EXPECT_FLOAT_EQ(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, std::nan("")).values[6], 0.5F) << "not known";
+  EXPECT_FLOAT_EQ(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, std::nan(""), {}).values[6], 0.5F)
+      << "not known";
 }
 
 TEST(ObservationSpace, AMachineWithoutACounterIsServedAndAProxyIsNoCounter) {
@@ -115,19 +118,49 @@ TEST(ObservationSpace, AMachineWithoutACounterIsServedAndAProxyIsNoCounter) {
   Observation o = service();
   for (const Sample& ips : {Sample::missing(), Sample::proxy(3e9)}) {
     o[Signal::Instructions] = ips;
-    const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7);
+    const StateVector s = frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, {});
     EXPECT_EQ(s.values[0], 0);
     EXPECT_EQ(s.values[1], 0);
     EXPECT_TRUE(s.sensible());
   }
   o[Signal::Instructions] = Sample::invalid();
-  EXPECT_FALSE(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7).sensible());
+  EXPECT_FALSE(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, {}).sensible());
+}
+
+TEST(ObservationSpace, FrequencyRemembersTheUseOfLate) {
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  Observation o = service();
+  UseOfLate late;
+  const auto step = [&](const Sample& usage) {
+    o[Signal::CpuUsage] = usage;
+    late.add(usage, 2);
+    return frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, late);
+  };
+  for (int i = 0; i < 600; ++i) step(Sample::good(0.4));
+  StateVector s = step(Sample::good(2.0));  // from 0.2 to 1
+  EXPECT_NEAR(s.values[7], 0.2 + 0.8 / 3, 1e-6);
+  EXPECT_NEAR(s.values[8], 0.2 + 0.8 / 8, 1e-6);
+  EXPECT_NEAR(s.values[9], 0.2 + 0.8 / 64, 1e-6);
+  EXPECT_NEAR(s.values[10], 1, 1e-6);
+  EXPECT_TRUE(s.trusted());
+
+  s = step(Sample::invalid());
+  EXPECT_FALSE(s.sensible());
+  EXPECT_NEAR(s.values[9], 0.2 + 0.8 / 64, 1e-6) << "what was not read is not remembered";
+
+  for (int i = 0; i < 20; ++i) s = step(Sample::good(0.4));
+  EXPECT_NEAR(s.values[7], 0.2, 1e-3) << "forgotten soonest";
+  EXPECT_GT(s.values[8], 0.205);
+  EXPECT_GT(s.values[10], 0.85) << "the peak is remembered longest";
+  for (int i = 0; i < 1000; ++i) s = step(Sample::good(0.4));
+  EXPECT_NEAR(s.values[10], 0.2, 1e-2);
 }
 
 TEST(ObservationSpace, AnUnknownFrequencyIsNotSensible) {
   Rule rule;
   rule.task = Task::CpuFrequency;
-  EXPECT_FALSE(frequency_state(rule, service(), 0, {1e6, 3e6}, 2, 0.7).sensible());
+  EXPECT_FALSE(frequency_state(rule, service(), 0, {1e6, 3e6}, 2, 0.7, {}).sensible());
 }
 
 }  // namespace
