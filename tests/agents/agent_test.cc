@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/random.h"
+#include "policy/observation_space.h"
 
 namespace flash {
 namespace {
@@ -16,7 +17,8 @@ std::unique_ptr<Agent> make(const AgentSpaces& spaces, const AgentOptions& optio
   return *std::move(agent);
 }
 
-constexpr AgentSpaces kLimits{Task::ResourceLimits, 7, 2}, kFrequency{Task::CpuFrequency, 7, 11};
+constexpr AgentSpaces kLimits{Task::ResourceLimits, kLimitsStateDim, kLimitsActionDim},
+    kFrequency{Task::CpuFrequency, kFrequencyStateDim, kFrequencyLevels};
 
 Transition random_transition(const AgentSpaces& s, Random& random) {
   Transition t;

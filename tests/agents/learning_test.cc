@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "agents/agent.h"
+#include "policy/observation_space.h"
 #include "tests/agents/frequency_toy.h"
 #include "tests/agents/lqr_toy.h"
 
@@ -67,7 +68,7 @@ TEST(DdpgLearns, TheLinearGainOfTheRiccatiEquation) {
 /// `explore`: the share of steps with any level, if it is more than the snapshot asks for.
 std::unique_ptr<Agent> learn_frequency(const FrequencyToy& toy, const AgentOptions& options, int steps,
                                        double explore) {
-  auto agent = *Agent::create({Task::CpuFrequency, 7, FrequencyToy::kLevels}, options);
+  auto agent = *Agent::create({Task::CpuFrequency, kFrequencyStateDim, FrequencyToy::kLevels}, options);
   Random random(options.seed + 100);
   EvaluatorScratch scratch;
   std::unique_ptr<CompiledPolicy> policy;
