@@ -101,7 +101,8 @@ struct FrequencyToy {
   /// FLASH Table 9's entries: the rate shows as instructions, the backlog as CPU use.
   std::vector<float> observe(int s, int level) const {
     static constexpr float kUse[] = {0.1F, 0.4F, 0.6F, 0.8F, 1.0F};
-    return {busy(s) ? 0.3F : 0.08F, 1, kUse[backlog(s)], static_cast<float>(place(level)), 1, 1, 0.5F};
+    const float use = kUse[backlog(s)];
+    return {busy(s) ? 0.3F : 0.08F, 1, use, static_cast<float>(place(level)), 1, 1, 0.5F, use, use, use, use};
   }
   int next(int s, int level, Random& random) const {
     double u = random.uniform();
