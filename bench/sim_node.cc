@@ -12,7 +12,7 @@
 #include "core/process.h"
 #include "core/random.h"
 #include "daemon/episode_summaries.h"
-#include "daemon/learner_link.h"
+#include "daemon/learner_agents.h"
 #include "daemon/sync_link.h"
 #include "sim/managed_world.h"
 

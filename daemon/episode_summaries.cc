@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "daemon/learner_link.h"
+#include "daemon/learner_agents.h"
 #include "daemon/local_peer.h"
 
 namespace flash {

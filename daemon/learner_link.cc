@@ -7,20 +7,13 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <deque>
-#include <map>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "core/tensor_file.h"
+#include "daemon/learner_agents.h"
 #include "daemon/local_peer.h"
-#include "host/parse.h"
 #include "link/seqpacket.h"
-#include "policy/action_space.h"
-#include "policy/observation_space.h"
-#include "policy/reward.h"
 
 namespace flash {
 namespace {
@@ -28,18 +21,8 @@ namespace {
 constexpr Duration kListenRetry = std::chrono::seconds(5);
 /// What waits to be said beside steps, before reading stops: a learner that does not read is not answered.
 constexpr std::size_t kMaxOutbox = 256;
-/// Bookkeeping of one step in the backlog, beside its bytes.
-constexpr std::size_t kStepOverhead = 64;
 constexpr int kLogBurst = 6;
 constexpr Duration kLogWindow = std::chrono::seconds(60);
-
-/// The numbers as they may be sent; a vector with one that is not finite says nothing.
-std::vector<float> finite(const std::vector<float>& values) {
-  if (values.size() > link::kMaxDim) return {};
-  for (float v : values)
-    if (!std::isfinite(v)) return {};
-  return values;
-}
 
 }  // namespace
 
@@ -59,33 +42,7 @@ std::string_view to_string(LearnerEvent e) {
   return "";
 }
 
-std::string learning_key(const Target& target) {
-  return plain(std::string(to_string(target.task())) + ":" +
-               (target.id.kind == TargetKind::Cgroup ? target.cgroup : format_cpu_list(target.cpus)));
-}
-
 struct LearnerLink::Impl {
-  /// An agent as the learner knows it. Stays after the agent is gone until its last step is stored.
-  struct Agent {
-    TargetId id;
-    link::Announce announce;
-    bool gone = false;
-    bool announced = false;           // over this connection
-    std::uint64_t base = 0;           // link seq = base + Decision::seq
-    std::uint64_t first_episode = 0;  // link episode = first_episode + Decision::episode
-    std::uint64_t last = 0;           // highest link seq recorded
-    std::uint64_t stored = 0;         // highest that the learner has stored
-    std::size_t in_backlog = 0;
-    link::Status status;  // last said over this connection; `doing` empty: nothing
-    std::optional<link::Embedded> embedded;
-    std::optional<link::Neighbour> nearest;
-  };
-  struct Slot {
-    Agent* agent;  // lives while in_backlog > 0
-    std::uint64_t seq;
-    std::string bytes;
-  };
-
   LearnerOptions options;
   LearnerSession session;
   LearnerCallbacks callbacks;
@@ -109,16 +66,10 @@ struct LearnerLink::Impl {
   Bucket offer_tokens, message_tokens, peer_tokens;
   bool deaf = false;  // too many peers: until the next tick
 
-  std::unordered_map<std::string, std::unique_ptr<Agent>> agents;  // by name
-  std::size_t present = 0;                                         // that are not gone
-  std::deque<Slot> backlog;                                        // oldest first
-  std::size_t backlog_bytes = 0;
-  std::size_t sent = 0;  // how many from the front went over this connection
+  LearnerAgents agents;
   bool ever_connected = false;
-  bool heard_all = false;     // since its Hello everything was read once: it has said what is stored
-  bool steps_due = false;     // ... and a tick has come
-  std::uint64_t highest = 0;  // of any agent's link seq in this epoch
-  std::uint64_t highest_episode = 0;
+  bool heard_all = false;  // since its Hello everything was read once: it has said what is stored
+  bool steps_due = false;  // ... and a tick has come
   std::deque<std::string> to_announce, to_say_nearest, to_say_gone;  // names
   std::deque<std::string> outbox;                                    // verdicts
   LearnerCounters counters;
@@ -172,35 +123,34 @@ struct LearnerLink::Impl {
 
   bool anything_to_say() const {
     return !hello_sent || !to_announce.empty() || !to_say_nearest.empty() || !outbox.empty() ||
-           (steps_due && (sent < backlog.size() || !to_say_gone.empty()));
+           (steps_due && (agents.unsent() || !to_say_gone.empty()));
   }
 
   void listen(Now now);
   void accept(Now now);
   void disconnect(Now now, const std::string& why);
+  /// What is to be said or was said over a connection is of no use for the next.
+  void start_anew() {
+    hello_sent = heard_all = steps_due = false;
+    learner.reset();
+    agents.restart();
+    outbox.clear();
+    to_announce.clear();
+    to_say_nearest.clear();
+    to_say_gone.clear();
+  }
   void protocol_error(Now now, const std::string& why);
   void flood(Now now, const std::string& of);
   bool may_say(Now now, double messages) {
     return message_tokens.take(
-        now, bounds.messages_per_s + bounds.messages_per_s_and_agent * static_cast<double>(present),
+        now, bounds.messages_per_s + bounds.messages_per_s_and_agent * static_cast<double>(agents.present()),
         messages);
   }
   void read(Now now);
   bool handle(Now now, const link::Up& message);
   void offered(Now now, const link::Offer& offer);
-  Result<bool> stored(const link::Stored& s);
-  void trim();
   void flush(Now now);
   Result<link::SendStatus> say_next();
-  void drop_front();
-  void forget(const std::string& name);
-  /// Agents that are kept only because the learner is still to be told that they are gone.
-  std::size_t unsaid_gone() const {
-    if (!connection.open() || agents.size() - present <= bounds.gone_agents) return 0;
-    return static_cast<std::size_t>(std::count_if(agents.begin(), agents.end(), [](const auto& a) {
-      return a.second->gone && a.second->in_backlog == 0;
-    }));
-  }
   bool may_connect(uid_t uid) const { return uid == 0 || uid == geteuid() || (user && uid == *user); }
 };
 
@@ -267,19 +217,12 @@ void LearnerLink::Impl::accept(Now now) {
   ++counters.connections;
   ever_connected = true;
   connected_at = now.mono;
-  hello_sent = heard_all = steps_due = false;
-  learner.reset();
-  sent = 0;
-  outbox.clear();
-  to_announce.clear();
-  to_say_nearest.clear();
-  to_say_gone.clear();
+  start_anew();
   offer_tokens.reset();
   message_tokens.reset();
-  for (auto& [name, agent] : agents) {
-    agent->announced = false;
+  for (const std::string& name : agents.names()) {
     to_announce.push_back(name);
-    if (agent->gone) to_say_gone.push_back(name);
+    if (agents.find(name)->gone) to_say_gone.push_back(name);
   }
   watched = EPOLLIN;
   watch(connection.fd(), EPOLL_CTL_ADD, watched);
@@ -288,16 +231,8 @@ void LearnerLink::Impl::accept(Now now) {
 void LearnerLink::Impl::disconnect(Now now, const std::string& why) {
   if (!connection.open()) return;
   connection.close();  // leaves the epoll set with it
-  learner.reset();
-  hello_sent = heard_all = steps_due = false;
-  sent = 0;
-  outbox.clear();
-  to_announce.clear();
-  to_say_nearest.clear();
-  to_say_gone.clear();
+  start_anew();
   whole = {};
-  for (auto& [name, agent] : agents) agent->status = {};
-  std::erase_if(agents, [](const auto& a) { return a.second->gone && a.second->in_backlog == 0; });
   last_state = why;
   log(now, LearnerEvent::Closed, "learner " + why);
 }
@@ -351,33 +286,32 @@ bool LearnerLink::Impl::handle(Now now, const link::Up& message) {
   }
   if (!learner) return protocol_error(now, "a message before the Hello"), false;
   if (const auto* one = std::get_if<link::Stored>(&message)) {
-    if (auto ok = stored(*one); !ok) return protocol_error(now, ok.error().message()), false;
-    trim();
+    if (auto ok = agents.stored(*one); !ok) return protocol_error(now, ok.error().message()), false;
+    counters.acknowledged_steps += agents.trim();
   } else if (const auto* all = std::get_if<link::Acknowledge>(&message)) {
     // An entry takes 5 us to read: those that say nothing new count like messages. There are no more of the
     // others than there were steps.
     double idle = 0;
     for (const link::Stored& s : all->stored) {
-      const auto news = stored(s);
+      const auto news = agents.stored(s);
       if (!news) return protocol_error(now, news.error().message()), false;
       if (!*news) ++idle;
     }
-    trim();
+    counters.acknowledged_steps += agents.trim();
     if (!may_say(now, idle)) return flood(now, "messages"), false;
   } else if (const auto* offer = std::get_if<link::Offer>(&message)) {
-    const double most = bounds.offers_per_s + bounds.offers_per_s_and_agent * static_cast<double>(present);
+    const double most =
+        bounds.offers_per_s + bounds.offers_per_s_and_agent * static_cast<double>(agents.present());
     if (!offer_tokens.take(now, most)) return flood(now, "offers"), false;
     offered(now, *offer);
     return false;
   } else if (const auto* own = std::get_if<link::Embedded>(&message)) {
-    const auto it = agents.find(own->agent);
-    if (it != agents.end() && !it->second->gone) it->second->embedded = *own;
+    if (LearnerAgent* agent = agents.find(own->agent); agent && !agent->gone) agent->embedded = *own;
   } else if (const auto* status = std::get_if<link::Status>(&message)) {
-    const auto it = agents.find(status->agent);
     if (status->agent.empty())
       whole = *status;
-    else if (it != agents.end())
-      it->second->status = *status;
+    else if (LearnerAgent* agent = agents.find(status->agent))
+      agent->status = *status;
   }
   return true;
 }
@@ -387,20 +321,18 @@ void LearnerLink::Impl::offered(Now now, const link::Offer& offer) {
   link::Verdict verdict;
   verdict.agent = offer.agent;
   const auto decide = [&]() -> Result<void> {
-    const auto it = agents.find(offer.agent);
-    if (it == agents.end() || it->second->gone)
-      return Error(std::errc::no_such_file_or_directory, "no such agent");
+    LearnerAgent* agent = agents.find(offer.agent);
+    if (agent == nullptr || agent->gone) return Error(std::errc::no_such_file_or_directory, "no such agent");
     FLASH_TRY(const TensorFile file, decode_tensor_file(offer.policy, kPolicyMaxHeaderBytes));
     FLASH_TRY(PolicySnapshot policy, to_policy(file));
     verdict.version = policy.version;
-    if (policy.task != it->second->announce.task)
+    if (policy.task != agent->announce.task)
       return Error(std::errc::invalid_argument, "a policy of task " + std::string(to_string(policy.task)));
     // The operator says how long a policy may decide without a newer one, not the learner.
     policy.expires = std::min(policy.expires, now.wall + from_seconds(options.settings.snapshot_lifetime_s));
     if (!callbacks.offer) return Error(std::errc::not_supported, "nobody takes policies");
-    FLASH_CHECK(
-        callbacks.offer(now, it->second->id, std::make_shared<const PolicySnapshot>(std::move(policy))));
-    it->second->announce.model_version = verdict.version;
+    FLASH_CHECK(callbacks.offer(now, agent->id, std::make_shared<const PolicySnapshot>(std::move(policy))));
+    agent->announce.model_version = verdict.version;
     return {};
   };
   if (auto done = decide(); done) {
@@ -416,44 +348,6 @@ void LearnerLink::Impl::offered(Now now, const link::Offer& offer) {
             " was refused: " + verdict.reason);
   }
   outbox.push_back(link::encode(link::Down(verdict)));
-}
-
-/// Was that new?
-Result<bool> LearnerLink::Impl::stored(const link::Stored& s) {
-  const auto it = agents.find(s.agent);
-  if (it == agents.end()) return false;  // came and went; its steps were dropped
-  Agent& agent = *it->second;
-  if (s.seq > agent.last)
-    return Error(std::errc::invalid_argument, "acknowledges step " + std::to_string(s.seq) + " of " +
-                                                  s.agent + ", the last was " + std::to_string(agent.last));
-  if (s.seq <= agent.stored) return false;
-  agent.stored = s.seq;
-  return true;
-}
-
-// --- the backlog ----------------------------------------------------------------------------------------
-
-void LearnerLink::Impl::drop_front() {
-  Slot& slot = backlog.front();
-  backlog_bytes -= slot.bytes.size() + kStepOverhead;
-  Agent* agent = slot.agent;
-  backlog.pop_front();
-  if (sent > 0) --sent;
-  if (--agent->in_backlog == 0 && agent->gone && (!connection.open() || !agent->announced))
-    forget(std::string(agent->announce.agent));
-}
-
-/// All agents' steps are committed together, so that what is stored is at the front.
-void LearnerLink::Impl::trim() {
-  while (!backlog.empty() && backlog.front().seq <= backlog.front().agent->stored) {
-    ++counters.acknowledged_steps;
-    drop_front();
-  }
-}
-
-void LearnerLink::Impl::forget(const std::string& name) {
-  const auto it = agents.find(name);
-  if (it != agents.end() && it->second->gone && it->second->in_backlog == 0) agents.erase(it);
 }
 
 // --- what flashd says -----------------------------------------------------------------------------------
@@ -472,20 +366,21 @@ Result<link::SendStatus> LearnerLink::Impl::say_next() {
     return status;
   }
   if (!to_announce.empty()) {
-    const auto it = agents.find(to_announce.front());
-    if (it != agents.end() && !it->second->announced) {
-      FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(it->second->announce))));
-      if (status == SendStatus::Full) return status;
-      it->second->announced = true;
+    if (LearnerAgent* agent = agents.find(to_announce.front())) {
+      if (!agent->announced) {
+        FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(agent->announce))));
+        if (status == SendStatus::Full) return status;
+        agent->announced = true;
+      }
+      if (agent->nearest) to_say_nearest.push_back(to_announce.front());
     }
-    if (it != agents.end() && it->second->nearest) to_say_nearest.push_back(it->first);
     to_announce.pop_front();
     return SendStatus::Sent;
   }
   if (!to_say_nearest.empty()) {
-    const auto it = agents.find(to_say_nearest.front());
-    if (it != agents.end() && it->second->announced && it->second->nearest) {
-      const link::NearestPair pair{it->first, *it->second->nearest};
+    const LearnerAgent* agent = agents.find(to_say_nearest.front());
+    if (agent && agent->announced && agent->nearest) {
+      const link::NearestPair pair{to_say_nearest.front(), *agent->nearest};
       FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(pair))));
       if (status == SendStatus::Full) return status;
     }
@@ -497,33 +392,22 @@ Result<link::SendStatus> LearnerLink::Impl::say_next() {
     if (status == SendStatus::Sent) outbox.pop_front();
     return status;
   }
-  std::vector<std::string_view> steps;
-  std::size_t bytes = link::kStepsOverhead, end = sent, count = 0;
-  for (; end < backlog.size() && steps.size() < link::kMaxStepsPerMessage; ++end) {
-    const Slot& slot = backlog[end];
-    if (slot.seq <= slot.agent->stored) continue;  // from before this connection
-    if (bytes + slot.bytes.size() > link::kMaxMessage) break;
-    bytes += slot.bytes.size();
-    steps.push_back(slot.bytes);
-    ++count;
-  }
-  if (!steps.empty()) {
-    FLASH_TRY(const SendStatus status, connection.send(link::join_steps(steps)));
-    if (status == SendStatus::Full) return status;
-    counters.sent_steps += count;
-  }
-  if (end > sent) {
-    sent = end;
+  if (agents.unsent()) {
+    const LearnerAgents::Batch batch = agents.next_batch();
+    if (!batch.steps.empty()) {
+      FLASH_TRY(const SendStatus status, connection.send(link::join_steps(batch.steps)));
+      if (status == SendStatus::Full) return status;
+      counters.sent_steps += batch.steps.size();
+    }
+    agents.sent(batch);
     return SendStatus::Sent;
   }
   // Everything of an agent that is gone was said.
-  const std::string name = to_say_gone.front();
-  const auto it = agents.find(name);
-  if (it != agents.end() && it->second->gone && it->second->announced) {
+  const std::string& name = to_say_gone.front();
+  if (const LearnerAgent* agent = agents.find(name); agent && agent->gone && agent->announced) {
     FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(link::Gone{name}))));
     if (status == SendStatus::Full) return status;
-    it->second->announced = false;
-    forget(name);
+    agents.told_gone(name);
   }
   to_say_gone.pop_front();
   return SendStatus::Sent;
@@ -560,96 +444,28 @@ void LearnerLink::process(Now now) {
 }
 
 void LearnerLink::agent_added(const Target& target, const RewardOptions& reward) {
-  Impl& i = *impl_;
-  const std::string name = agent_name(target.id);
-  auto& agent = i.agents[name];
-  link::Announce announce;
-  announce.agent = name;
-  announce.key = learning_key(target);
-  announce.task = target.task();
-  announce.application = plain(target.application);
-  announce.rule = plain(target.rule);
-  announce.state_dim = static_cast<std::uint32_t>(state_dim(announce.task));
-  announce.action_dim = static_cast<std::uint32_t>(action_dim(announce.task));
-  for (const StateEntry& entry : state_entries(announce.task)) announce.state_names.emplace_back(entry.name);
-  announce.reward = reward_words(reward, announce.task);
-  if (!agent) {
-    agent = std::make_unique<Impl::Agent>();
-    agent->gone = true;
-  }
-  if (agent->gone) {
-    // A name may come back (a reload), its Decision::seq starts anew: what was said before stays below.
-    // The gap keeps the last step of one life and the first of the next from looking like a transition.
-    agent->base = i.highest == 0 ? 0 : i.highest + 1;
-    agent->first_episode = i.highest == 0 ? 0 : i.highest_episode + 1;
-    agent->last = agent->base;  // the learner may know steps of an earlier life
-    agent->gone = false;
-    agent->embedded.reset();
-    agent->nearest.reset();
-    ++i.present;
-  } else {
-    announce.model_version = agent->announce.model_version;
-  }
-  agent->id = target.id;
-  agent->announce = std::move(announce);
-  agent->announced = false;
-  if (i.connection.open()) {
-    i.to_announce.push_back(name);
-    i.rearm();
-  }
+  const LearnerAgent& agent = impl_->agents.add(target, reward);
+  if (!impl_->connection.open()) return;
+  impl_->to_announce.push_back(agent.announce.agent);
+  impl_->rearm();
 }
 
 void LearnerLink::agent_removed(TargetId id) {
-  Impl& i = *impl_;
-  const std::string name = agent_name(id);
-  const auto it = i.agents.find(name);
-  if (it == i.agents.end() || it->second->gone) return;
-  it->second->gone = true;
-  --i.present;
-  if (i.connection.open()) {
-    i.to_say_gone.push_back(name);
-    i.rearm();
-  } else {
-    i.forget(name);
-  }
+  const LearnerAgent* agent = impl_->agents.remove(id);
+  if (agent == nullptr) return;
+  const std::string name = agent->announce.agent;
+  if (!impl_->connection.open()) return impl_->agents.told_gone(name);
+  impl_->to_say_gone.push_back(name);
+  impl_->rearm();
 }
 
 void LearnerLink::decided(const Target& target, const Decision& d) {
   Impl& i = *impl_;
-  const auto it = i.agents.find(agent_name(target.id));
-  if (it == i.agents.end() || it->second->gone) return;
-  Impl::Agent& agent = *it->second;
-  link::Step step;
-  step.agent = it->first;
-  step.seq = agent.base + d.seq;
-  step.time_us = std::chrono::duration_cast<std::chrono::microseconds>(d.at.wall.time_since_epoch()).count();
-  step.episode = agent.first_episode + d.episode;
-  step.step = d.step;
-  step.stage = d.stage;
-  step.controller = d.controller;
-  step.explored = d.explored;
-  step.end_of_episode = d.learning.end_of_episode;
-  step.state = finite(d.learning.state);
-  step.state_trusted = d.learning.state_trusted && !step.state.empty();
-  step.action = finite(d.learning.action);
-  step.fallback = finite(d.learning.fallback);
-  step.reward_given = d.reward.given && std::isfinite(d.reward.value);
-  step.reward_trusted = step.reward_given && d.reward.trusted;
-  step.reward = step.reward_given ? static_cast<float>(d.reward.value) : 0;
-  if (!std::isfinite(step.reward)) step.reward_given = step.reward_trusted = false, step.reward = 0;
-  agent.last = step.seq;
-  i.highest = std::max(i.highest, step.seq);
-  i.highest_episode = std::max(i.highest_episode, step.episode);
-  ++agent.in_backlog;
-  i.backlog.push_back({&agent, step.seq, link::encode_step(step)});
-  i.backlog_bytes += i.backlog.back().bytes.size() + kStepOverhead;
-  const std::size_t most = i.ever_connected ? i.bounds.backlog_bytes : i.bounds.backlog_bytes_unused;
-  while (i.backlog_bytes > most && !i.backlog.empty()) {
-    // Nobody was there to miss it before the first learner came.
-    if (i.ever_connected && i.backlog.front().seq > i.backlog.front().agent->stored)
-      ++i.counters.dropped_steps;
-    i.drop_front();
-  }
+  i.agents.decided(target, d);
+  const std::size_t lost =
+      i.agents.shrink(i.ever_connected ? i.bounds.backlog_bytes : i.bounds.backlog_bytes_unused);
+  // Nobody was there to miss it before the first learner came.
+  if (i.ever_connected) i.counters.dropped_steps += lost;
 }
 
 void LearnerLink::tick(Now now) {
@@ -658,7 +474,7 @@ void LearnerLink::tick(Now now) {
   if (i.connection.open() && !i.learner && now.mono - i.connected_at > i.bounds.hello_timeout)
     i.protocol_error(
         now, "no Hello within " + std::to_string(std::lround(seconds(i.bounds.hello_timeout))) + " s");
-  if (i.unsaid_gone() > i.bounds.gone_agents)
+  if (i.connection.open() && i.agents.unsaid_gone(i.bounds.gone_agents) > i.bounds.gone_agents)
     i.protocol_error(now, "it does not read, and more than " + std::to_string(i.bounds.gone_agents) +
                               " agents have gone meanwhile");
   if (i.deaf && i.listener) {
@@ -701,9 +517,9 @@ std::string LearnerLink::state() const {
 }
 
 std::string LearnerLink::doing(TargetId id) const {
-  const auto it = impl_->agents.find(agent_name(id));
-  if (it == impl_->agents.end() || it->second->status.doing.empty()) return {};
-  const link::Status& s = it->second->status;
+  const LearnerAgent* agent = std::as_const(impl_->agents).find(id);
+  if (agent == nullptr || agent->status.doing.empty()) return {};
+  const link::Status& s = agent->status;
   char numbers[192];
   std::snprintf(numbers, sizeof numbers,
                 "; %llu transitions, %llu episodes, %llu updates of %.0f us, loss %.3g",
@@ -713,27 +529,25 @@ std::string LearnerLink::doing(TargetId id) const {
 }
 
 const link::Embedded* LearnerLink::embedded(TargetId id) const {
-  const auto it = impl_->agents.find(agent_name(id));
-  return it != impl_->agents.end() && it->second->embedded ? &*it->second->embedded : nullptr;
+  const LearnerAgent* agent = std::as_const(impl_->agents).find(id);
+  return agent && agent->embedded ? &*agent->embedded : nullptr;
 }
 
 LearnerLink::NearestSet LearnerLink::set_nearest(const std::string& key, const link::Neighbour& neighbour) {
-  for (auto& [name, agent] : impl_->agents) {
-    if (agent->gone || agent->announce.key != key || agent->announce.task != neighbour.task) continue;
-    const bool same = agent->nearest && link::same_agent(*agent->nearest, neighbour);
-    agent->nearest = neighbour;
-    if (agent->announced) {
-      impl_->to_say_nearest.push_back(name);
-      impl_->rearm();
-    }
-    return same ? NearestSet::Same : NearestSet::Another;
+  LearnerAgent* agent = impl_->agents.find_key(key, neighbour.task);
+  if (agent == nullptr) return NearestSet::NoAgent;
+  const bool same = agent->nearest && link::same_agent(*agent->nearest, neighbour);
+  agent->nearest = neighbour;
+  if (agent->announced) {
+    impl_->to_say_nearest.push_back(agent->announce.agent);
+    impl_->rearm();
   }
-  return NearestSet::NoAgent;
+  return same ? NearestSet::Same : NearestSet::Another;
 }
 
 const link::Neighbour* LearnerLink::nearest(TargetId id) const {
-  const auto it = impl_->agents.find(agent_name(id));
-  return it != impl_->agents.end() && it->second->nearest ? &*it->second->nearest : nullptr;
+  const LearnerAgent* agent = std::as_const(impl_->agents).find(id);
+  return agent && agent->nearest ? &*agent->nearest : nullptr;
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> to_list(const LearnerCounters& c) {
@@ -752,8 +566,8 @@ std::vector<std::pair<std::string, std::uint64_t>> to_list(const LearnerCounters
 }
 
 const LearnerCounters& LearnerLink::counters() const {
-  impl_->counters.backlog_steps = impl_->backlog.size();
-  impl_->counters.backlog_bytes = impl_->backlog_bytes;
+  impl_->counters.backlog_steps = impl_->agents.steps();
+  impl_->counters.backlog_bytes = impl_->agents.bytes();
   return impl_->counters;
 }
 

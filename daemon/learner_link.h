@@ -135,8 +135,4 @@ class LearnerLink {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The identity of a target across restarts, as link::Announce::key has it: the task and the cgroup's path or
-/// the CPUs, in printable ASCII, at most link::kMaxName bytes (a longer one ends in its digest).
-std::string learning_key(const Target& target);
-
 }  // namespace flash

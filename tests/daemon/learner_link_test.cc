@@ -685,18 +685,5 @@ TEST_F(LearnerLinkTest, ASocketThatCannotBeOpenedIsSaidAndTriedAgain) {
   EXPECT_THAT(flashd->state(), StartsWith("connected"));
 }
 
-TEST(LearningKey, IsPrintableAndBounded) {
-  EXPECT_EQ(learning_key(web()), "resource-limits:/web");
-  EXPECT_EQ(learning_key(web(1, "/w\xc3\xa4\n")), "resource-limits:/w\\xc3\\xa4\\x0a");
-  const std::string a = learning_key(web(1, "/" + std::string(1000, 'a')));
-  const std::string b = learning_key(web(1, "/" + std::string(1001, 'a')));
-  EXPECT_EQ(a.size(), link::kMaxName);
-  EXPECT_NE(a, b);
-  Target cpus;
-  cpus.id.kind = TargetKind::CpuSet;
-  cpus.cpus = {0, 1, 2, 8};
-  EXPECT_EQ(learning_key(cpus), "cpu-frequency:0-2,8");
-}
-
 }  // namespace
 }  // namespace flash
