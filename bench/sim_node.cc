@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "daemon/episode_summaries.h"
 #include "daemon/learner_agents.h"
+#include "daemon/learner_link.h"
 #include "daemon/sync_link.h"
 #include "sim/managed_world.h"
 

@@ -175,7 +175,8 @@ void LearnerAgents::drop_front() {
   LearnerAgent* agent = slot.agent;
   backlog_.pop_front();
   if (sent_ > 0) --sent_;
-  if (--agent->in_backlog == 0 && agent->gone && !agent->announced) forget(std::string(agent->announce.agent));
+  if (--agent->in_backlog == 0 && agent->gone && !agent->announced)
+    forget(std::string(agent->announce.agent));
 }
 
 Result<bool> LearnerAgents::stored(const link::Stored& s) {

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 #include <deque>
-#include <unordered_map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/decision.h"
@@ -93,8 +93,8 @@ class LearnerAgents {
   void forget(const std::string& name);
 
   std::unordered_map<std::string, std::unique_ptr<LearnerAgent>> agents_;  // by name
-  std::size_t present_ = 0;                                                  // that are not gone
-  std::deque<Slot> backlog_;                                                 // oldest first
+  std::size_t present_ = 0;                                                // that are not gone
+  std::deque<Slot> backlog_;                                               // oldest first
   std::size_t bytes_ = 0;
   std::size_t sent_ = 0;       // how many from the front went over this connection
   std::uint64_t highest_ = 0;  // of any agent's link seq in this epoch
