@@ -114,10 +114,10 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
 }
 
 void UseOfLate::add(const Sample& usage, int cpus) {
-  if (!usage.trusted()) return;
-  constexpr double kSteps[] = {3, 8, 64};
+  if (!usage.trusted() || !std::isfinite(usage.value)) return;
+  constexpr double kSteps[] = {3, 8, 64}, kMost = 2;
   static const double kHighestKept = std::exp(-1.0 / 128);
-  const double share = usage.value / std::max(cpus, 1);
+  const double share = std::clamp(usage.value / std::max(cpus, 1), 0.0, kMost);
   if (!any_) shares_.fill(share);
   any_ = true;
   for (std::size_t i = 0; i < std::size(kSteps); ++i) shares_[i] += (share - shares_[i]) / kSteps[i];

@@ -60,7 +60,7 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
 /// 3, 8 and 64 steps, and the highest, which decays towards the mean of 64 within about 128. Once per step.
 class UseOfLate {
  public:
-  /// Readings that are not Good are left out.
+  /// Readings that are not Good are left out, one beyond twice the set counts as that: it is remembered long.
   void add(const Sample& usage, int cpus);
   /// {mean of 3, 8, 64, highest}; nullptr before the first reading.
   const std::array<double, 4>* shares() const { return any_ ? &shares_ : nullptr; }

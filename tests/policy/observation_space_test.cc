@@ -149,12 +149,16 @@ TEST(ObservationSpace, FrequencyRemembersTheUseOfLate) {
   EXPECT_FALSE(s.sensible());
   EXPECT_NEAR(s.values[9], 0.2 + 0.8 / 64, 1e-6) << "what was not read is not remembered";
 
+  step(Sample::good(std::nan("")));
+  EXPECT_TRUE(step(Sample::good(0.4)).sensible()) << "nor what is no number";
+
   for (int i = 0; i < 20; ++i) s = step(Sample::good(0.4));
   EXPECT_NEAR(s.values[7], 0.2, 1e-3) << "forgotten soonest";
   EXPECT_GT(s.values[8], 0.205);
   EXPECT_GT(s.values[10], 0.85) << "the peak is remembered longest";
   for (int i = 0; i < 1000; ++i) s = step(Sample::good(0.4));
   EXPECT_NEAR(s.values[10], 0.2, 1e-2);
+  EXPECT_FLOAT_EQ(step(Sample::good(1e12)).values[10], 2) << "twice the set";
 }
 
 TEST(ObservationSpace, AnUnknownFrequencyIsNotSensible) {
