@@ -110,14 +110,14 @@ TEST(NearestPairs, OfAHundredThousandTheNearestIsFound) {
     std::vector<float> e(32);
     for (std::size_t d = 0; d < e.size(); ++d) e[d] = component(i, static_cast<int>(d));
     float squares = 0;
-    for (float x : e) squares += (x - 1) * (x - 1);
+    for (float x : e) squares += (x - 500) * (x - 500);
     if (squares < least) {
       least = squares;
       nearest = i;
     }
     pairs.put(known("n" + std::to_string(i), std::move(e)));
   }
-  const auto n = pairs.nearest("new", question(std::vector<float>(32, 1)));
+  const auto n = pairs.nearest("new", question(std::vector<float>(32, 500)));
   ASSERT_TRUE(n);
   EXPECT_EQ(n->node, "n" + std::to_string(nearest));
   EXPECT_GT(nearest, 0);
