@@ -3,19 +3,12 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/daemon/web_target.h"
+
 namespace flash {
 namespace {
 
 using testing::HasSubstr;
-
-Target web(std::uint64_t inode = 1, const std::string& path = "/web") {
-  Target t;
-  t.id = {TargetKind::Cgroup, inode};
-  t.name = t.cgroup = path;
-  t.application = "shop";
-  t.rule = "web";
-  return t;
-}
 
 class LearnerAgentsTest : public testing::Test {
  protected:

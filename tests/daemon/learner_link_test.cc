@@ -11,6 +11,7 @@
 #include "core/tensor_file.h"
 #include "link/seqpacket.h"
 #include "policy/observation_space.h"
+#include "tests/daemon/web_target.h"
 
 namespace flash {
 namespace {
@@ -23,15 +24,6 @@ using link::Steps;
 using link::Up;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-Target web(std::uint64_t inode = 1, const std::string& path = "/web") {
-  Target t;
-  t.id = {TargetKind::Cgroup, inode};
-  t.name = t.cgroup = path;
-  t.application = "shop";
-  t.rule = "web";
-  return t;
-}
 
 std::string policy_bytes(std::uint64_t version) {
   PolicySnapshot p;
