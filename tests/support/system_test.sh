@@ -29,8 +29,8 @@ trap cleanup EXIT
 
 # Ends the test, with what its programs logged.
 fail() {
-  echo "$test_name: $*" >&2
   tail -n 100 "$tmp"/*.log >&2
+  echo "$test_name: $*" >&2
   exit 1
 }
 

@@ -24,13 +24,14 @@ until_true 30 grep -q "Server is ready" "$tmp/nats.log" || fail "nats-server did
 nats_port=$(sed -n 's/.*Listening for client connections on 127.0.0.1:\([0-9]*\)$/\1/p' "$tmp/nats.log" | head -n 1)
 
 model() { "$bin/flash-coordinator" --nats "nats://127.0.0.1:$nats_port" --model-keys "$tmp/keys" "$@" >> "$tmp/models.log" 2>&1; }
-# inject SUBJECT FILE: a message past every check, as a server's owner may.
+# inject SUBJECT FILE: a message past every check, as a server's owner may. It is stored when this returns: a PONG would
+# only say that it was read.
 inject() {
   exec 4<> "/dev/tcp/127.0.0.1/$nats_port" || fail "the server is away"
-  printf 'CONNECT {"verbose":false}\r\nPUB %s %d\r\n' "$1" "$(stat -c %s "$2")" >&4
+  printf 'CONNECT {"verbose":false}\r\nSUB _INBOX.inject 1\r\nPUB %s _INBOX.inject %d\r\n' "$1" "$(stat -c %s "$2")" >&4
   cat "$2" >&4
-  printf '\r\nPING\r\n' >&4
-  timeout 10 grep -q -m 1 PONG <&4 || fail "the server did not take $1"
+  printf '\r\n' >&4
+  timeout 10 grep -q -m 1 '"seq":' <&4 || fail "the server did not store $1"
   exec 4>&-
 }
 byte() { printf '%b' "$(printf '\\x%02x' "$1")"; }
@@ -140,34 +141,34 @@ holds 1 || fail "a node outside of the share took version $(held)"
 chunk "$tmp/v3" 0 > "$tmp/chunk"
 printf 'X' | dd of="$tmp/chunk" bs=1 seek=7000 conv=notrunc 2> /dev/null
 inject flash.v1.ck.$task.3.0 "$tmp/chunk"
-model model roll-out $task 3 100 || fail "no roll-out"
+model model roll-out $task 3 100 || fail "no roll-out of version 3"
 refuses 3 damaged
 spoiled 4
 head -c 64 /dev/zero > "$tmp/zeros"
 manifest_message "$tmp/v4" "$tmp/zeros" > "$tmp/message"
 inject flash.v1.ck.$task.4.manifest "$tmp/message"
-model model roll-out $task 4 100
+model model roll-out $task 4 100 || fail "no roll-out of version 4"
 refuses 4 unsigned
 spoiled 5
 manifest_message "$tmp/v1" > "$tmp/message"
 inject flash.v1.ck.$task.5.manifest "$tmp/message"
-model model roll-out $task 5 100
+model model roll-out $task 5 100 || fail "no roll-out of version 5"
 refuses 5 old
 spoiled 6
 chunk "$tmp/v6" 1 > "$tmp/chunk"
 printf 'more' >> "$tmp/chunk"
 inject flash.v1.ck.$task.6.1 "$tmp/chunk"
-model model roll-out $task 6 100
+model model roll-out $task 6 100 || fail "no roll-out of version 6"
 refuses 6 too-large
 spoiled 7
 chunk "$tmp/v7" 1 | head -c 1000 > "$tmp/chunk"
 inject flash.v1.ck.$task.7.1 "$tmp/chunk"
-model model roll-out $task 7 100
+model model roll-out $task 7 100 || fail "no roll-out of version 7"
 refuses 7 damaged
 spoiled 8
 echo rubbish > "$tmp/rubbish"
 inject flash.v1.ck.$task.8.manifest "$tmp/rubbish"
-model model roll-out $task 8 100
+model model roll-out $task 8 100 || fail "no roll-out of version 8"
 refuses 8 malformed
 
 # A good one still gets through, and can be taken back.
