@@ -198,7 +198,7 @@ OffPolicyEstimate off_policy_estimate(const Replay& replay, const PolicySnapshot
       [&](std::span<const float> state) {
         const auto y = actor.evaluate(state, scratch);
         if (!frequency) return std::vector<float>(y.begin(), y.end());
-        const auto best = std::max_element(y.begin(), y.end()) - y.begin();
+        const std::size_t best = decided_level(y, state, snapshot.stay_margin);
         return std::vector<float>{2 * static_cast<float>(best) / static_cast<float>(levels - 1) - 1};
       },
       options, random);

@@ -82,11 +82,23 @@ Result<void> PolicySnapshot::validate(int state_dim, int action_dim) const {
   for (float x : {value_offset, value_scale, exploration.epsilon, exploration.sigma, estimate.learned,
                   estimate.fallback, estimate.lower, estimate.upper})
     if (!(std::abs(x) <= kLargest)) return invalid("value scale, exploration or estimate is not finite");
+  if (!(stay_margin >= 0 && stay_margin <= kLargest))
+    return invalid("stay_margin is not a number from 0 to 1e6");
   const int input = state_dim + static_cast<int>(embedding.size());
   FLASH_CHECK(validate_network(actor, "actor", input, action_dim));
   if (critic.empty()) return {};
   return task == Task::ResourceLimits ? validate_network(critic, "critic", input + action_dim, 1)
                                       : validate_network(critic, "critic", input, action_dim);
+}
+
+std::size_t decided_level(std::span<const float> scores, std::span<const float> state, float stay_margin) {
+  const auto best = static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+  if (!(stay_margin > 0)) return best;
+  const float place = std::min(state[kPlaceInForce], 1.0F);
+  const auto now = place > 0  // not so if it is not a number
+                       ? static_cast<std::size_t>(std::lround(place * static_cast<float>(scores.size() - 1)))
+                       : 0;
+  return scores[best] - scores[now] <= stay_margin ? now : best;
 }
 
 CompiledNetwork::CompiledNetwork() = default;

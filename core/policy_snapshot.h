@@ -60,8 +60,11 @@ struct PolicySnapshot {
   std::vector<float> embedding;    // appended to the normalised state; may be empty
 
   /// resource-limits: outputs in [-1,1] per knob (policy/action_space.h). cpu-frequency: a score per level,
-  /// the highest decides; where `critic` is empty the scores are Q-values.
+  /// the highest decides (but see stay_margin); where `critic` is empty the scores are Q-values.
   std::vector<DenseLayer> actor;
+  /// cpu-frequency: the level in force stays unless another's score is higher by more than this. 0: the
+  /// highest always decides.
+  float stay_margin = 0;
   /// For explanation and guarding. resource-limits: input is normalised state, embedding, action in [-1,1];
   /// one output. cpu-frequency: input is normalised state and embedding; one Q-value per level. May be empty.
   std::vector<DenseLayer> critic;
@@ -75,6 +78,14 @@ struct PolicySnapshot {
   /// sizes bounded (<= 8 layers of <= 1024, embedding <= 256). EINVAL names the part that is wrong.
   Result<void> validate(int state_dim, int action_dim) const;
 };
+
+/// The entry of cpu-frequency's state that says where in its range the frequency in force lies, [0,1]
+/// (policy/observation_space.h has all).
+inline constexpr std::size_t kPlaceInForce = 3;
+/// cpu-frequency: the level with the highest score, the first of equals; but the level in force, as long as
+/// no score is higher than its own by more than `stay_margin` (PolicySnapshot). REQUIRES: there are scores,
+/// and a state if there is a margin.
+std::size_t decided_level(std::span<const float> scores, std::span<const float> state, float stay_margin);
 
 /// Floats that begin on a cache line.
 template <class T>

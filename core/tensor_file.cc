@@ -505,6 +505,7 @@ TensorFile to_tensor_file(const PolicySnapshot& policy) {
       {"value_offset", policy.value_offset},
       {"value_scale", policy.value_scale},
       {"exploration", {{"epsilon", policy.exploration.epsilon}, {"sigma", policy.exploration.sigma}}}};
+  if (policy.stay_margin != 0) file.meta["stay_margin"] = policy.stay_margin;
   if (const OffPolicyEstimate& e = policy.estimate; e.given)
     file.meta["estimate"] = {{"method", e.method}, {"learned", e.learned}, {"fallback", e.fallback},
                              {"lower", e.lower},   {"upper", e.upper},     {"transitions", e.transitions}};
@@ -523,7 +524,7 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
   if (file.kind != "policy") return invalid("kind is '" + file.kind + "', not 'policy'");
   FLASH_CHECK(only(file.meta,
                    {"task", "version", "model", "algorithm", "data_steps", "expires_ns", "value_offset",
-                    "value_scale", "exploration", "estimate", "actor", "critic"},
+                    "value_scale", "stay_margin", "exploration", "estimate", "actor", "critic"},
                    "meta"));
   PolicySnapshot policy;
   Meta meta(file.meta, "meta.");
@@ -535,6 +536,7 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
   policy.expires = WallTime(Duration(meta.integer("expires_ns")));
   policy.value_offset = meta.number("value_offset");
   policy.value_scale = meta.number("value_scale");
+  if (!entry(file.meta, "stay_margin").is_null()) policy.stay_margin = meta.number("stay_margin");
   FLASH_CHECK(meta.verdict());
   const json& exploration = entry(file.meta, "exploration");
   if (!exploration.is_object()) return invalid("meta.exploration: not an object");

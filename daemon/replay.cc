@@ -113,7 +113,7 @@ std::vector<Attribution> Replay::attributions(const JournalEntry& e, KnobKind kn
                                               const std::vector<float>& scores) const {
   int output = 0;
   if (report_.task == Task::CpuFrequency)
-    output = static_cast<int>(best_level(scores));
+    output = static_cast<int>(decided_level(scores, e.state, policy_.snapshot.stay_margin));
   else
     output = static_cast<int>(std::find(std::begin(kLimitsActions), std::end(kLimitsActions), knob) -
                               std::begin(kLimitsActions));
@@ -165,7 +165,7 @@ Result<void> Replay::take(const JournalEntry& e) {
     return Error(std::errc::invalid_argument, "the policy's output is not a number for decision " +
                                                   std::to_string(e.seq) + " of " + plain(e.target));
   ReplayDifference d;
-  from_network_form(e.task, outputs, e.contexts, d.replayed);
+  from_network_form(policy_.snapshot, e.state, outputs, e.contexts, d.replayed);
   stay_near(e.current, d.replayed);
   bool compared = false, differs = false;
   for (const KnobContext& c : e.contexts) {

@@ -1,4 +1,5 @@
 // Lines of a decision journal: never fatal; what is read can be replayed without leaving the recorded range.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
@@ -24,7 +25,10 @@ void read(std::string_view line) {
   for (float y : {-1.0F, 0.3F, 1.0F}) {
     const std::vector<float> outputs(static_cast<std::size_t>(action_dim(entry->task)), y);
     Action action;
-    from_network_form(entry->task, outputs, entry->contexts, action);
+    PolicySnapshot policy;
+    policy.task = entry->task;
+    if (!entry->state.empty()) policy.stay_margin = std::max(y, 0.0F);
+    from_network_form(policy, entry->state, outputs, entry->contexts, action);
     for (const KnobContext& c : entry->contexts) {
       FUZZ_REQUIRE(traits(c.knob).task == entry->task);
       if (!action.has(c.knob) || !std::isfinite(c.upper)) continue;

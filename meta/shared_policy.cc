@@ -102,6 +102,7 @@ Result<SharedPolicy> SharedPolicy::create(const SharedPolicyOptions& o) {
   if (o.hidden.empty() || o.hidden.size() > 4) return bad("1 to 4 hidden layers");
   for (int h : o.hidden)
     if (h < 1 || h > 1024) return bad("hidden layers must be 1 to 1024 wide");
+  if (!(o.stay_margin >= 0 && o.stay_margin <= 1e6F)) return bad("stay_margin must be 0 to 1e6");
   auto impl = std::make_unique<Impl>();
   impl->options = o;
   Random random(o.seed);
@@ -172,6 +173,7 @@ PolicySnapshot SharedPolicy::snapshot(std::span<const float> context) const {
   s.scale = impl_->scale;
   s.embedding.assign(context.begin(), context.end());
   s.actor = to_layers(impl_->policy);
+  s.stay_margin = impl_->options.stay_margin;
   return s;
 }
 
@@ -193,6 +195,7 @@ TensorFile SharedPolicy::checkpoint(bool training) const {
                  {"hidden", o.encoder.hidden},
                  {"layers", o.encoder.layers},
                  {"fc", o.encoder.fc}}}};
+  if (o.stay_margin != 0) file.meta["stay_margin"] = o.stay_margin;
   const auto count = static_cast<std::int64_t>(o.state_dim);
   file.tensors.push_back({"state/mean", {count}, impl_->mean});
   file.tensors.push_back({"state/scale", {count}, impl_->scale});
@@ -259,6 +262,10 @@ Result<SharedPolicy> SharedPolicy::restore(const TensorFile& file) {
   for (const auto& h : j["hidden"]) {
     if (!h.is_number_integer() || h < 1 || h > 1024) return bad("hidden has an impossible size");
     o.hidden.push_back(h.get<int>());
+  }
+  if (j.contains("stay_margin")) {
+    if (!j["stay_margin"].is_number()) return bad("stay_margin is not a number");
+    o.stay_margin = j["stay_margin"].get<float>();
   }
   const nlohmann::json encoder = j.contains("encoder") ? j["encoder"] : nlohmann::json();
   const std::string kind = text(encoder, "kind");

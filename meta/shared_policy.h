@@ -38,6 +38,7 @@ struct SharedPolicyOptions {
   EncoderOptions encoder{EncoderKind::Set, 32, 64, 2, 64, 1e-3};
   int given = 0;  // size of the given vector
   std::vector<int> hidden = {96, 96};
+  float stay_margin = 0;  // of its snapshots
   double rate = 1e-3;
   std::uint64_t seed = 1;
 };

@@ -102,7 +102,7 @@ double value_of(const LearnedInput& in, std::span<const float> unit, EvaluatorSc
 bool decide_limits(const LearnedInput& in, std::span<const float> output, EvaluatorScratch& scratch,
                    Decision& d) {
   Action chosen;
-  from_network_form(Task::ResourceLimits, output, in.contexts, chosen);
+  from_network_form(in.policy->snapshot, in.state, output, in.contexts, chosen);
   if (chosen.empty()) return false;
   stay_near(in.current, chosen);
   std::array<float, kLimitsActionDim> unit{};  // 0 for a knob that is left alone, as in training
@@ -167,12 +167,13 @@ bool decide_frequency_level(const LearnedInput& in, std::span<const float> outpu
     std::copy_n(y.begin(), std::min(y.size(), q.size()), q.begin());
   }
   const PolicySnapshot& s = in.policy->snapshot;
-  const std::size_t best = best_level(output);
-  from_network_form(Task::CpuFrequency, output, in.contexts, d.proposed);
+  const std::size_t decided = decided_level(output, in.state, s.stay_margin);
+  const bool stays = decided != decided_level(output, in.state, 0);
+  from_network_form(s, in.state, output, in.contexts, d.proposed);
   const double chosen = d.proposed[kKnob];
 
   // Levels that come to the same step of this hardware are one alternative, of the best score among them.
-  double chosen_value = worth(s, q[best]), next_value = kNaN, next_khz = 0;
+  double chosen_value = worth(s, q[decided]), next_value = kNaN, next_khz = 0;
   for (std::size_t i = 0; i < scores.size();) {
     const double khz = level_to_khz(static_cast<int>(i), c->steps, range);
     std::size_t of = i;
@@ -199,15 +200,16 @@ bool decide_frequency_level(const LearnedInput& in, std::span<const float> outpu
   const double fallbacks = value_at(in.fallback), currents = value_at(in.current);
   add(d, "fallback", in.fallback, fallbacks);
   add(d, "current", in.current, currents);
-  attribute(in, static_cast<int>(best), d);
+  attribute(in, static_cast<int>(decided), d);
 
   std::string& out = d.explanation;
   append_version(out, s);
   append_value(out, kKnob, chosen);
   out += ", which it values at ";
   append_worth(out, chosen_value);
+  if (stays) out += " and keeps, as no other is clearly better";
   if (next_khz > 0) {
-    out += "; next best ";
+    out += stays ? "; the best other " : "; next best ";
     append_value(out, kKnob, next_khz);
     out += " at ";
     append_worth(out, next_value);

@@ -79,17 +79,14 @@ bool acts_on(std::span<const KnobContext> contexts, KnobKind kind) {
   return c && std::isfinite(c->upper);
 }
 
-std::size_t best_level(std::span<const float> scores) {
-  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
-}
-
-void from_network_form(Task task, std::span<const float> outputs, std::span<const KnobContext> contexts,
-                       Action& out) {
-  if (task == Task::CpuFrequency) {
+void from_network_form(const PolicySnapshot& policy, std::span<const float> state,
+                       std::span<const float> outputs, std::span<const KnobContext> contexts, Action& out) {
+  if (policy.task == Task::CpuFrequency) {
     const KnobContext* c = find(contexts, KnobKind::CpuFrequency);
     if (!c || outputs.empty()) return;
     out.set(KnobKind::CpuFrequency,
-            level_to_khz(static_cast<int>(best_level(outputs)), c->steps, {c->lower, c->upper}));
+            level_to_khz(static_cast<int>(decided_level(outputs, state, policy.stay_margin)), c->steps,
+                         {c->lower, c->upper}));
     return;
   }
   for (std::size_t i = 0; i < outputs.size() && i < std::size(kLimitsActions); ++i) {

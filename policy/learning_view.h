@@ -8,6 +8,7 @@
 
 #include "core/decision.h"
 #include "core/knob.h"
+#include "core/policy_snapshot.h"
 #include "core/rule.h"
 #include "policy/node_capacity.h"
 #include "policy/observation_space.h"
@@ -27,15 +28,13 @@ void fill_contexts(const Rule& rule, const NodeCapacity& node, std::span<const K
 bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& action,
                      std::span<const KnobContext> contexts, std::vector<float>& out);
 
-/// What a policy's outputs ask for (core/policy_snapshot.h: PolicySnapshot::actor), given the ranges: the
-/// loop and replay both ask here. resource-limits: every knob that is there and whose range has an end.
-/// cpu-frequency: the level with the highest score, the first of equals. REQUIRES: outputs are numbers.
-void from_network_form(Task task, std::span<const float> outputs, std::span<const KnobContext> contexts,
-                       Action& out);
+/// What a policy's outputs for a state ask for (core/policy_snapshot.h: PolicySnapshot::actor), given the
+/// ranges: the loop and replay both ask here. resource-limits: every knob that is there and whose range has
+/// an end. cpu-frequency: the decided level. REQUIRES: outputs are numbers.
+void from_network_form(const PolicySnapshot& policy, std::span<const float> state,
+                       std::span<const float> outputs, std::span<const KnobContext> contexts, Action& out);
 /// May a policy act on this knob: managed, there, with a finite range?
 bool acts_on(std::span<const KnobContext> contexts, KnobKind kind);
-/// The index of the highest score, the first of equals. REQUIRES: not empty.
-std::size_t best_level(std::span<const float> scores);
 
 /// Limits that are within 5 % of those in force stay as they are: part of what a policy decides, in the loop
 /// and in replay.

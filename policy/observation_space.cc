@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/policy_snapshot.h"
+
 namespace flash {
 namespace {
 
@@ -32,6 +34,8 @@ constexpr std::array<StateEntry, kFrequencyStateDim> kFrequency = {{
     {"cpu_usage_64", "cores", "share of the set's CPUs, mean of about 64 steps"},
     {"cpu_usage_peak", "cores", "share of the set's CPUs, the highest of about 128 steps"},
 }};
+
+static_assert(kFrequency[kPlaceInForce].name == "frequency");
 
 constexpr double kIpsUnit = 1e10;
 

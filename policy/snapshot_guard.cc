@@ -159,8 +159,7 @@ std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const Recen
       if (!finite(q))
         return refuse(SnapshotRefusal::NotFinite, "its critic's value of a recent state is not finite");
       if (step.fallback_known) {
-        const auto best = static_cast<std::size_t>(
-            std::max_element(y.begin(), y.begin() + static_cast<std::ptrdiff_t>(dim)) - y.begin());
+        const std::size_t best = decided_level(std::span(y).first(dim), step.state.span(), s.stay_margin);
         const auto theirs = static_cast<std::size_t>(
             std::clamp(static_cast<int>(step.fallback[0]), 0, static_cast<int>(dim) - 1));
         advantage += double(q[theirs]) - double(q[best]);

@@ -33,7 +33,7 @@ void greedy_action(const CompiledPolicy& policy, EvaluatorScratch& scratch, std:
   if (policy.snapshot.task == Task::ResourceLimits)
     std::copy(y.begin(), y.end(), action.begin());
   else
-    action[0] = static_cast<float>(std::max_element(y.begin(), y.end()) - y.begin());
+    action[0] = static_cast<float>(decided_level(y, state, policy.snapshot.stay_margin));
 }
 
 double reward_of(const PolicySnapshot& snapshot, const Pair& pair, const AdaptationOptions& o,
@@ -169,7 +169,7 @@ std::vector<AdaptationCurve> adapt_shared_policy(const SharedPolicy& policy,
       for (auto& l : *lived) l.emplace_back();
     for (int t = 0; t < kEpisodeSteps; ++t) {
       policy.evaluate(batch.states(), rows, contexts, outputs);
-      to_actions(task, outputs, actions);
+      to_actions(task, outputs, batch.states(), policy.options().stay_margin, actions);
       recorder.begin(batch);
       batch.step(actions);
       recorder.end(batch);

@@ -85,14 +85,16 @@ Sequences sequences_of(std::span<const Recorded* const> recordings, int features
   return s;
 }
 
-void to_actions(Task task, std::span<const float> outputs, std::span<float> actions) {
+void to_actions(Task task, std::span<const float> outputs, std::span<const float> states, float stay_margin,
+                std::span<float> actions) {
   if (task == Task::ResourceLimits) {
     std::copy(outputs.begin(), outputs.end(), actions.begin());
     return;
   }
-  const std::size_t levels = outputs.size() / actions.size();
+  const std::size_t levels = outputs.size() / actions.size(), entries = states.size() / actions.size();
   for (std::size_t i = 0; i < actions.size(); ++i)
-    actions[i] = static_cast<float>(best_level(outputs.subspan(i * levels, levels)));
+    actions[i] = static_cast<float>(decided_level(outputs.subspan(i * levels, levels),
+                                                  states.subspan(i * entries, entries), stay_margin));
 }
 
 std::vector<Recorded> fallback_episodes(std::span<const Pair* const> pairs, const EpisodeOptions& o) {

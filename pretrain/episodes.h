@@ -48,9 +48,10 @@ Trajectory trajectory_of(const Recorded& recorded, Task task);
 /// Recordings of one pair as an encoder's input, padded to the longest.
 Sequences sequences_of(std::span<const Recorded* const> recordings, int features);
 
-/// A shared policy's outputs [N, outputs] as actions [N, action_size]: cpu-frequency takes the highest score,
-/// the first of equals.
-void to_actions(Task task, std::span<const float> outputs, std::span<float> actions);
+/// A shared policy's outputs [N, outputs] for states [N,S] as actions [N, action_size]: cpu-frequency takes
+/// the decided level (core/policy_snapshot.h).
+void to_actions(Task task, std::span<const float> outputs, std::span<const float> states, float stay_margin,
+                std::span<float> actions);
 
 /// Behaviour of a whole batch: states [N,S], fallback's proposals [N,A] in, actions [N,A] out.
 using BatchPolicy = std::function<void(const Batch& batch, std::span<float> actions)>;

@@ -212,7 +212,7 @@ class Recipe {
     const std::size_t s = size_of(batch_.state_size());
     for (int t = 0; t < kEpisodeSteps; ++t) {
       base_.act(batch_.states(), mine.embedding, outputs);
-      to_actions(task_, outputs, actions);
+      to_actions(task_, outputs, batch_.states(), 0, actions);
       explore(actions, done, chance);
       for (std::size_t i = 0; i < batch_.size(); ++i) {
         const auto state = batch_.states().subspan(i * s, s);

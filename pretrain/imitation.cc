@@ -22,6 +22,9 @@ constexpr double kBlur = 0.5;
 // fewer.
 constexpr int kLimitsHorizon = 8;
 constexpr double kRewardUnit = 0.05;  // losses are counted in this, so that the rate fits both tasks
+/// Reward per step that another level must be worth more: what a state does not tell differs from second to
+/// second, and without this the level does, too.
+constexpr double kStayWorth = 0.007;
 
 std::size_t size_of(int n) {
   return static_cast<std::size_t>(n);
@@ -237,7 +240,7 @@ class Imitation {
   void decide(std::span<const int> all, std::span<const float> contexts, std::span<float> outputs,
               std::span<float> actions) const {
     policy_.evaluate(batch_.states(), all, contexts, outputs);
-    to_actions(task_, outputs, actions);
+    to_actions(task_, outputs, batch_.states(), policy_.options().stay_margin, actions);
   }
 
   /// A random choice of a pair's recordings, each in part: nodes have seen a little, or much. Half of them
@@ -417,6 +420,7 @@ Result<SharedPolicy> imitate_oracle(const Pool& pool, const ImitationOptions& op
   p.conditioning = options.conditioning;
   p.given = kTrueParameters;
   p.seed = options.seed;
+  if (task == Task::CpuFrequency) p.stay_margin = static_cast<float>(kStayWorth / kRewardUnit);
   FLASH_TRY(SharedPolicy policy, SharedPolicy::create(p));
   return Imitation(pool, options, std::move(policy)).run(progress);
 }

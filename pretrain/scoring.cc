@@ -84,7 +84,7 @@ Scored Scoring::scored(const std::string& name, const SharedPolicy& policy,
           outputs.resize(batch.size() * levels);
         }
         policy.evaluate(batch.states(), pair, contexts, outputs);
-        to_actions(policy.options().task, outputs, actions);
+        to_actions(policy.options().task, outputs, batch.states(), policy.options().stay_margin, actions);
       }));
 }
 

@@ -50,6 +50,22 @@ TEST(PolicySnapshot, RefusesWhatIsNotFinite) {
   p = two_layers();
   p.scale[0] = 0;
   EXPECT_FALSE(p.validate(2, 1));
+  for (float margin : {-0.1F, 1e9F, std::numeric_limits<float>::quiet_NaN()}) {
+    p = two_layers();
+    p.stay_margin = margin;
+    EXPECT_FALSE(p.validate(2, 1));
+  }
+}
+
+TEST(DecidedLevel, AFrequencyInForceThatIsNotANumberCountsAsTheLowest) {
+  const std::vector<float> scores = {1, 0, 2};
+  std::vector<float> state(kPlaceInForce + 1, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(decided_level(scores, state, 1), 0u);
+  state[kPlaceInForce] = 0.5F;
+  EXPECT_EQ(decided_level(scores, state, 1), 2u);
+  EXPECT_EQ(decided_level(scores, state, 2), 1u);
+  state[kPlaceInForce] = 3;
+  EXPECT_EQ(decided_level(scores, state, 1), 2u) << "beyond the range is its end";
 }
 
 DenseLayer random_layer(Random& random, int inputs, int outputs) {

@@ -72,6 +72,7 @@ PolicySnapshot policy() {
   p.critic = {{3, 1, {1, 2, 3}, {4}, Activation::Linear}};
   p.value_offset = -1.5F;
   p.value_scale = 0.1F;
+  p.stay_margin = 0.25F;
   p.exploration = {0.05F, 0.1F};
   p.estimate = {true, "fqe", 0.7F, 0.6F, -0.1F, 0.3F, 900};
   return p;
@@ -316,6 +317,19 @@ TEST(TensorFileOnDisk, AWriterKilledAtAnyMomentLeavesAWholeFile) {
   }
 }
 
+TEST(PolicyFile, WithoutAStayMarginTheHighestScoreDecides) {
+  PolicySnapshot p = policy();
+  p.stay_margin = 0;
+  TensorFile file = to_tensor_file(p);
+  EXPECT_FALSE(file.meta.contains("stay_margin")) << "files of before have none";
+  ASSERT_TRUE(to_policy(file));
+  EXPECT_EQ(to_policy(file)->stay_margin, 0);
+  file.meta["stay_margin"] = "much";
+  const auto wrong = to_policy(file);
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error().message(), HasSubstr("meta.stay_margin"));
+}
+
 TEST(PolicyFile, ComesBackAsItWas) {
   const PolicySnapshot p = policy();
   const auto file = decode_tensor_file(encode(to_tensor_file(p)));
@@ -334,6 +348,7 @@ TEST(PolicyFile, ComesBackAsItWas) {
   EXPECT_EQ(back->embedding, p.embedding);
   EXPECT_EQ(back->value_offset, p.value_offset);
   EXPECT_EQ(back->value_scale, p.value_scale);
+  EXPECT_EQ(back->stay_margin, p.stay_margin);
   EXPECT_EQ(back->exploration.epsilon, p.exploration.epsilon);
   EXPECT_EQ(back->exploration.sigma, p.exploration.sigma);
   EXPECT_TRUE(back->estimate.given);

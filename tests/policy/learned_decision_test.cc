@@ -177,6 +177,22 @@ TEST_F(LearnedFrequency, OneAlternativePerStepOfTheHardwareWithTheBestOfItsLevel
       "mattered most.");
 }
 
+TEST_F(LearnedFrequency, TheFrequencyInForceStaysUnlessAnotherIsBetterByMoreThanTheMargin) {
+  PolicySnapshot s = snapshot();
+  state.values[kPlaceInForce] = 1;  // 3 GHz, which scores 5; 2 GHz 7.6
+  s.stay_margin = 2.7F;
+  ASSERT_TRUE(decide(s));
+  EXPECT_EQ(d.proposed[KnobKind::CpuFrequency], 3e6);
+  EXPECT_EQ(
+      d.explanation,
+      "The learned policy (version 4, q-learning) chose 3.00 GHz, which it values at 60.0 and keeps, as no "
+      "other is clearly better; the best other 2.00 GHz at 65.2, the fallback's 1.00 GHz at 54.0, the "
+      "current 3.00 GHz at 60.0.");
+  s.stay_margin = 2.5F;
+  ASSERT_TRUE(decide(s));
+  EXPECT_EQ(d.proposed[KnobKind::CpuFrequency], 2e6);
+}
+
 TEST_F(LearnedFrequency, ScoresDecideAndTheCriticValues) {
   PolicySnapshot s = snapshot();
   std::vector<float> q(kFrequencyLevels, 1);

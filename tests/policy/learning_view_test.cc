@@ -102,12 +102,13 @@ TEST_F(LearningForm, OutputsOfAPolicyBecomeValuesOfTheManagedKnobsAlone) {
   ASSERT_EQ(contexts.size(), 1u) << "the rule does not manage memory";
   Action action;
   const std::vector<float> y = {0.5F, -0.5F};
-  from_network_form(Task::ResourceLimits, y, contexts, action);
+  const PolicySnapshot policy;  // of resource-limits
+  from_network_form(policy, {}, y, contexts, action);
   EXPECT_EQ(action[KnobKind::CpuLimit], from_unit(0.5F, {1, 3}));
   EXPECT_FALSE(action.has(KnobKind::MemoryLimit));
   contexts[0].upper = kUnlimited;
   Action none;
-  from_network_form(Task::ResourceLimits, y, contexts, none);
+  from_network_form(policy, {}, y, contexts, none);
   EXPECT_TRUE(none.empty()) << "a range without an end has no share";
 }
 
@@ -129,10 +130,41 @@ TEST(FrequencyForm, TheHighestScoreIsTheLevelAndTheFirstOfEquals) {
   const std::vector<KnobContext> contexts = {{KnobKind::CpuFrequency, 1e6, 3e6, {1e6, 2e6, 3e6}}};
   std::vector<float> scores(kFrequencyLevels, 0.0F);
   scores[5] = scores[8] = 1;
-  EXPECT_EQ(best_level(scores), 5u);
+  EXPECT_EQ(decided_level(scores, {}, 0), 5u);
   Action action;
-  from_network_form(Task::CpuFrequency, scores, contexts, action);
+  PolicySnapshot policy;
+  policy.task = Task::CpuFrequency;
+  from_network_form(policy, {}, scores, contexts, action);
   EXPECT_EQ(action[KnobKind::CpuFrequency], 2e6);
+}
+
+TEST(FrequencyForm, TheLevelInForceStaysWhileNoOtherIsBetterByMoreThanTheMargin) {
+  const std::vector<KnobContext> contexts = {{KnobKind::CpuFrequency, 1e6, 3e6, {}}};
+  std::vector<float> scores(kFrequencyLevels, 0.0F), state(kFrequencyStateDim, 0.0F);
+  scores[9] = 0.5F;
+  state[kPlaceInForce] = 4.0F / (kFrequencyLevels - 1);  // level 4 is in force
+  EXPECT_EQ(decided_level(scores, state, 0), 9u);
+  EXPECT_EQ(decided_level(scores, state, 0.5F), 4u);
+  EXPECT_EQ(decided_level(scores, state, 0.49F), 9u);
+  scores[4] = 0.2F;
+  EXPECT_EQ(decided_level(scores, state, 0.31F), 4u);
+  EXPECT_EQ(decided_level(scores, state, 0.29F), 9u);
+  PolicySnapshot policy;
+  policy.task = Task::CpuFrequency;
+  policy.stay_margin = 0.31F;
+  Action action;
+  from_network_form(policy, state, scores, contexts, action);
+  EXPECT_EQ(action[KnobKind::CpuFrequency], level_to_khz(4, {}, {1e6, 3e6}));
+}
+
+TEST(FrequencyForm, EveryLevelThatIsInForceStaysByAMarginThatNothingExceeds) {
+  std::vector<float> scores(kFrequencyLevels, 0.0F), state(kFrequencyStateDim, 0.0F);
+  scores[0] = 1;
+  for (int level = 0; level < kFrequencyLevels; ++level) {
+    state[kPlaceInForce] =
+        static_cast<float>(relative_position(level_to_khz(level, {}, {1e6, 3e6}), {1e6, 3e6}));
+    EXPECT_EQ(decided_level(scores, state, 2), static_cast<std::size_t>(level));
+  }
 }
 
 }  // namespace

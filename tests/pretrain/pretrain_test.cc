@@ -1,4 +1,5 @@
 // Pools, recorded episodes, scores, and the shared model's file.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -182,7 +183,9 @@ TEST(SharedPolicy, LearnsWhatOnlyThePairTells) {
 }
 
 TEST(SharedPolicy, ComesBackFromItsFileAsItWas) {
-  auto policy = *SharedPolicy::create(small());
+  SharedPolicyOptions options = small();
+  options.stay_margin = 0.25F;
+  auto policy = *SharedPolicy::create(options);
   policy.set_scale(std::vector<float>{1, 2, 3}, std::vector<float>{1, 2, 4}, std::vector<float>(6, 0.5F),
                    std::vector<float>(6, 2));
   auto again = SharedPolicy::restore(*decode_tensor_file(encode(policy.checkpoint())));
@@ -192,6 +195,8 @@ TEST(SharedPolicy, ComesBackFromItsFileAsItWas) {
   const Sequences context = sequences_of({&one, 1}, 6);
   const Sequences* contexts[] = {&context};
   EXPECT_EQ(policy.embed(contexts), again->embed(contexts));
+  EXPECT_EQ(again->options().stay_margin, 0.25F);
+  EXPECT_EQ(again->snapshot(again->embed(contexts)).stay_margin, 0.25F);
   const std::vector<float> e = policy.embed(contexts), state = {3, 2, 1};
   const int pair[] = {0};
   std::vector<float> y(2), z(2);
@@ -218,6 +223,11 @@ TEST(SharedPolicy, AFileThatDoesNotFitIsRefusedWithTheReason) {
   file = good;
   file.meta["state_dim"] = -1;
   EXPECT_EQ(refused(file), "shared policy: state_dim is missing or not a count");
+  for (const nlohmann::json& margin : {nlohmann::json("much"), nlohmann::json(-1), nlohmann::json(1e30)}) {
+    file = good;
+    file.meta["stay_margin"] = margin;
+    EXPECT_THAT(refused(file), ::testing::HasSubstr("stay_margin"));
+  }
   file = good;
   file.tensors.front().values[0] = std::nanf("");
   EXPECT_EQ(refused(file), "shared policy: array 'state/mean' has an impossible number");
