@@ -536,7 +536,7 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
   policy.expires = WallTime(Duration(meta.integer("expires_ns")));
   policy.value_offset = meta.number("value_offset");
   policy.value_scale = meta.number("value_scale");
-  if (!entry(file.meta, "stay_margin").is_null()) policy.stay_margin = meta.number("stay_margin");
+  if (file.meta.contains("stay_margin")) policy.stay_margin = meta.number("stay_margin");
   FLASH_CHECK(meta.verdict());
   const json& exploration = entry(file.meta, "exploration");
   if (!exploration.is_object()) return invalid("meta.exploration: not an object");
