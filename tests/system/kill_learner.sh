@@ -49,6 +49,9 @@ learner=$!
 pids+=("$learner")
 until_true 120 connected || fail "the last learner did not connect"
 until_true 60 decides learned || fail "no policy came: $(agent)"
+# A new one has just come, of the eight seconds that each may stay.
+fresh() { agent | jq -e '.controller == "learned" and (.model.expires | fromdate) - now >= 6' > /dev/null; }
+until_true 60 fresh || fail "no new policy came: $(agent)"
 
 kill -STOP "$learner"
 began=$SECONDS
