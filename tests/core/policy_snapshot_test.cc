@@ -65,7 +65,7 @@ TEST(DecidedLevel, AFrequencyInForceThatIsNotANumberCountsAsTheLowest) {
   EXPECT_EQ(decided_level(scores, state, 1), 2u);
   EXPECT_EQ(decided_level(scores, state, 2), 1u);
   state[kPlaceInForce] = 3;
-  EXPECT_EQ(decided_level(scores, state, 1), 2u) << "beyond the range is its end";
+  EXPECT_EQ(decided_level(std::vector<float>{2, 0, 1}, state, 1), 2u) << "beyond the range is its end";
 }
 
 DenseLayer random_layer(Random& random, int inputs, int outputs) {
