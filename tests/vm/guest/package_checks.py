@@ -155,7 +155,11 @@ def perf_where_allowed():
 
 @check("ebpf.counts-as-a-service", needs=("agents.appear-on-the-bus",), seconds=60)
 def ebpf_counts():
-    """The same object file as on every host, loaded with what the unit allows, agrees with cpu.stat."""
+    """The same object file as on every host, loaded with what the unit allows, agrees with cpu.stat.
+
+    The two are not read at the same moment: a tick may be off by what runs in between (milliseconds, more on a busy host),
+    and the next one makes up for it. So a tick has room, and their sum has little.
+    """
     sources = {(row["signal"], row["source"]): row
                for row in json.loads(output("flashctl", "doctor", "--json"))["sources"]}
     for name in ("perf.task_clock", "perf.context_switches"):
@@ -163,15 +167,17 @@ def ebpf_counts():
     require(("perf.instructions", "ebpf+pmu") not in sources, f"this guest has no PMU: {sources}")
     path = flashd.agent_of(world.DIRECT)["path"]
     flashd.next_ticks(12)
-    worst, used = 0.0, 0.0
+    worst, off, used = 0.0, 0.0, 0.0
     for decision in flashd.decisions(path, 10):
         seen = decision["observation"]
         clock, usage = (seen.get(name, {}) for name in ("perf.task_clock", "cpu.usage"))
         require(clock.get("validity") == usage.get("validity") == "good", f"not measured: {seen}")
         worst = max(worst, abs(clock["value"] - usage["value"]))
+        off += clock["value"] - usage["value"]
         used += usage["value"]
-    require(worst <= 0.02 + 0.02 * used / 10, f"up to {worst} cores beside cpu.stat's {used / 10}")
-    return f"{worst:.4f} cores beside cpu.stat at most, of {used / 10:.3f}"
+    told = f"of {used / 10:.3f} cores: {off / 10:+.4f} beside cpu.stat in the mean of ten ticks, {worst:.4f} in one at most"
+    require(worst <= 0.06 and abs(off) <= 0.06 + 0.02 * used, told)
+    return told
 
 
 @check("agents.container-is-known", needs=("agents.appear-on-the-bus",))

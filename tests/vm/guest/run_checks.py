@@ -1,7 +1,11 @@
-"""Runs the checks in order, writes one JSON line per check to the share, then powers off.
+"""Runs the checks in order, tells the share how far it is, then powers off.
 
 Order of files is order of checks. Reads run.json in the share:
-  {"only": GLOB or null, "keep": bool}
+  {"only": [GLOB, ...] or null, "keep": bool}
+Adds to progress.jsonl there: first the names of all checks that will run, then two lines for each,
+  {"selected": [NAME, ...]}
+  {"begun": NAME, "seconds": AT_MOST}
+  {"name": NAME, "status": "pass", "fail" or "skip", "seconds": TOOK, "detail": TEXT}
 In the second guest it runs no list: it does what the checks in the first one ask, see second_guest.py.
 """
 
@@ -54,10 +58,10 @@ def outcome(check: checks.Check) -> tuple[str, str]:
         signal.alarm(0)
 
 
-def selected(only: str | None) -> list[checks.Check]:
+def selected(only: list[str] | None) -> list[checks.Check]:
     """The checks that match, and those they need."""
     by_name = {check.name: check for check in checks.CHECKS}
-    wanted = {name for name in by_name if only is None or fnmatch.fnmatch(name, only)}
+    wanted = {name for name in by_name if only is None or any(fnmatch.fnmatch(name, glob) for glob in only)}
     todo = list(wanted)
     while todo:
         for need in by_name[todo.pop()].needs:
@@ -71,9 +75,14 @@ def main() -> None:
     task = json.loads((checks.SHARE / "run.json").read_text())
     for module in MODULES[platform.machine()]:
         importlib.import_module(module)
+    todo = selected(task["only"])
     passed = set()
-    with open(checks.SHARE / "results.jsonl", "a") as results:
-        for check in selected(task["only"]):
+    with open(checks.SHARE / "progress.jsonl", "a", buffering=1) as progress:
+        def tell(**line) -> None:
+            progress.write(json.dumps(line) + "\n")
+        tell(selected=[check.name for check in todo])
+        for check in todo:
+            tell(begun=check.name, seconds=check.seconds)
             began = time.monotonic()
             missing = [need for need in check.needs if need not in passed]
             if missing:
@@ -82,10 +91,7 @@ def main() -> None:
                 status, detail = outcome(check)
             if status == "pass":
                 passed.add(check.name)
-            line = {"name": check.name, "status": status,
-                    "seconds": round(time.monotonic() - began, 2), "detail": detail}
-            results.write(json.dumps(line) + "\n")
-            results.flush()
+            tell(name=check.name, status=status, seconds=round(time.monotonic() - began, 2), detail=detail)
             print(status, check.name, detail.splitlines()[-1] if detail else "", flush=True)
     end(task["keep"])
 
