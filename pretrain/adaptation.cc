@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/random.h"
+#include "meta/trajectory_buffer.h"
 
 namespace flash {
 namespace {
@@ -124,24 +125,24 @@ std::vector<AdaptationCurve> adapt_shared_policy(const SharedPolicy& policy,
   if (lived != nullptr) lived->assign(pairs.size(), {});
   const Task task = policy.options().task;
   WorkerThreads workers(o.threads);
-  constexpr std::size_t kKept = 5;  // newest episodes
   EpisodeOptions first;
   first.seed = o.seed + 2;
   first.threads = o.threads;
   first.offset_s = 15000;
-  std::vector<std::vector<Recorded>> known(pairs.size());
-  std::vector<Recorded> begun = fallback_episodes(pairs, first);
-  for (std::size_t i = 0; i < pairs.size(); ++i) known[i].push_back(std::move(begun[i]));
+  // FLASH's selection rule, as a node has it (learner/pretrained).
+  std::vector<TrajectoryBuffer> known;
+  const std::vector<Recorded> begun = fallback_episodes(pairs, first);
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    known.push_back(*TrajectoryBuffer::create({.state_dim = policy.options().state_dim,
+                                               .action_dim = policy.options().action_width,
+                                               .steps = kEpisodeSteps}));
+    static_cast<void>(known[i].insert(trajectory_of(begun[i], task), true));
+  }
   std::vector<AdaptationCurve> curves(pairs.size());
   const auto dim = static_cast<std::size_t>(policy.context_dim());
   for (int e = 0; e <= episodes; ++e) {
     std::vector<Sequences> sequences;
-    for (const auto& k : known) {
-      std::vector<const Recorded*> newest;
-      for (std::size_t i = k.size() > kKept ? k.size() - kKept : 0; i < k.size(); ++i)
-        newest.push_back(&k[i]);
-      sequences.push_back(sequences_of(newest, step_features(task)));
-    }
+    for (const TrajectoryBuffer& k : known) sequences.push_back(k.selection());
     std::vector<const Sequences*> pointers;
     for (const Sequences& s : sequences) pointers.push_back(&s);
     const std::vector<float> contexts = policy.embed(pointers);
@@ -176,7 +177,8 @@ std::vector<AdaptationCurve> adapt_shared_policy(const SharedPolicy& policy,
       for (std::size_t i = 0; lived != nullptr && i < pairs.size(); ++i)
         add_step((*lived)[i].back(), batch.world(i));
     }
-    for (std::size_t i = 0; i < pairs.size(); ++i) known[i].push_back(recorder.take(i));
+    for (std::size_t i = 0; i < pairs.size(); ++i)
+      static_cast<void>(known[i].insert(trajectory_of(recorder.take(i), task)));
   }
   return curves;
 }

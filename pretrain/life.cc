@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <optional>
 #include <utility>
 
 #include "agents/off_policy_estimate.h"
+#include "meta/trajectory_buffer.h"
 #include "policy/action_space.h"
 #include "pretrain/adaptation.h"
 
 namespace flash {
 namespace {
 
-constexpr std::size_t kKept = 5;  // newest episodes that an embedding is made of
 /// A life is shorter; how policies expire is tested elsewhere.
 constexpr Duration kExpires = std::chrono::hours(24 * 29);
 
@@ -22,6 +21,10 @@ struct Remembered {
   LearningView view;
   bool by_fallback = false;
 };
+
+int action_width(Task task) {
+  return task == Task::ResourceLimits ? kLimitsActionDim : 1;
+}
 
 }  // namespace
 
@@ -59,15 +62,18 @@ struct Life::Impl {
   std::uint64_t transitions = 0;
   // Of a shared policy.
   Replay replay;  // of the fallback's steps, for the estimate
-  std::deque<Recorded> known;
+  TrajectoryBuffer known;
   Recorded recording;
+  bool initial = false;  // a step of it was in the stage INITIALIZED
 
   Impl(const Pair& pair, Rule rule, const LifeOptions& o)
       : options(o),
         world(pair, std::move(rule), o.offset_s, o.seed),
         task(pair.task()),
         chance(Random(o.seed).fork(0x11fe)),
-        replay(state_dim(task), task == Task::ResourceLimits ? kLimitsActionDim : 1, 1000) {
+        replay(state_dim(task), action_width(task), 1000),
+        known(*TrajectoryBuffer::create(
+            {.state_dim = state_dim(task), .action_dim = action_width(task), .steps = kEpisodeSteps})) {
     take_step();
   }
 
@@ -104,6 +110,7 @@ void Life::Impl::take_step() {
       recording.rows.insert(recording.rows.end(), t->action.begin(), t->action.end());
       recording.rows.push_back(t->reward);
       ++recording.steps;
+      initial = initial || d.stage == Stage::Initialized;
       if (t->by_fallback) replay.add(*t);
     } else if (agent) {
       learn(*t);
@@ -122,11 +129,10 @@ void Life::Impl::learn(const Transition& t) {
 
 void Life::Impl::end_episode() {
   if (shared) {
-    if (recording.steps > 0) known.push_back(std::exchange(recording, {}));
-    if (known.size() > kKept) known.pop_front();
-    std::vector<const Recorded*> newest;
-    for (const Recorded& r : known) newest.push_back(&r);
-    const Sequences sequences = sequences_of(newest, step_features(task));
+    if (recording.steps > 0)
+      static_cast<void>(
+          known.insert(trajectory_of(std::exchange(recording, {}), task), std::exchange(initial, false)));
+    const Sequences sequences = known.selection();
     const Sequences* one = &sequences;
     PolicySnapshot policy = shared->snapshot(shared->embed({&one, 1}));
     OffPolicyEstimate estimate;
