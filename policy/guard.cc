@@ -68,7 +68,10 @@ double memory_floor(const GuardInput& in, double room, std::string& why) {
 double objective(const GuardInput& in, double proposed, std::string& reason) {
   if (!(proposed < in.at_least)) return proposed;
   if (in.words) {
-    reason = "of late the policy missed the objective; the rules ask for ";
+    appendf(reason,
+            "of late the policy missed the objective in %.1f %% of its steps, the rules in %.1f %%; the "
+            "rules ask for ",
+            100 * in.objective->policy_share(), 100 * in.objective->rules_share());
     append_value(reason, in.knob, in.at_least);
   }
   return in.at_least;

@@ -14,6 +14,7 @@
 #include "core/rule.h"
 #include "policy/action_space.h"
 #include "policy/node_capacity.h"
+#include "policy/objective_account.h"
 
 namespace flash {
 
@@ -34,11 +35,6 @@ class FlapRecord {
   std::array<std::uint64_t, kRemembered> steps_{};
 };
 
-/// After a step of the learned policy that missed the objective it gives at least what the rules ask for, for
-/// so many steps. A reward weighs misses against utilisation; what a target is promised is not to miss more
-/// often than under the rules (AWARE 5.4 counts violations apart from the reward, too).
-inline constexpr std::uint64_t kObjectiveSteps = 300;
-
 struct GuardInput {
   KnobKind knob = KnobKind::CpuLimit;
   double current = 0;             // read back; +inf: no limit
@@ -51,7 +47,8 @@ struct GuardInput {
   std::uint64_t step = 0;  // decisions so far
   double growth_room = 0;  // MemoryLimit: bytes above the working set, LimitsFallback::growth_room()
   double at_least = 0;     // "objective": what the rules ask for; 0: the decision is not bound to it
-  bool words = true;       // false: reasons stay empty and no verdict is recorded, for the simulator's pace
+  const ObjectiveAccount* objective = nullptr;  // why it is bound; needed with at_least and words
+  bool words = true;  // false: reasons stay empty and no verdict is recorded, for the simulator's pace
 };
 
 /// One guard: returns the value it allows (the proposed one: no objection) and, if another, why.
@@ -62,9 +59,11 @@ struct Guard {
 
 /// In order of asking: objective, pressure, slew, flap, bounds. Bounds come last: whatever the others say, no
 /// knob leaves its range (a value that is outside at the start is brought in at once).
-///  - objective: a learned policy that missed the objective in the last kObjectiveSteps gives at least what
+///  - objective: a learned policy that missed the objective more often than the rules do gives at least what
 ///  the
-///    rules ask for.
+///    rules ask for, until ObjectiveAccount says otherwise. A reward weighs misses against utilisation; what
+///    a target is promised is not to miss more often than under the rules (AWARE 5.4 counts violations apart
+///    from the reward, too).
 ///  - pressure: a starving target's limit is not cut (CPU: PSI some, where that is missing the throttled
 ///    share; memory: PSI full), and no memory limit goes below the working set with room for its recent
 ///    growth. Frequency has no floor here: its fallback and reward look at the SLO, and waiting for a CPU

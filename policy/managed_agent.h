@@ -20,6 +20,7 @@
 #include "policy/fallback_limits.h"
 #include "policy/guard.h"
 #include "policy/lifecycle.h"
+#include "policy/objective_account.h"
 #include "policy/observation_space.h"
 #include "policy/seat.h"
 #include "policy/snapshot_guard.h"
@@ -94,7 +95,8 @@ struct ManagedAgent {
   std::uint64_t last_objection = 0;  // seq of the last decision that a guard changed or refused
 
   LimitsFallback limits;
-  std::uint64_t objective_missed = 0;  // seq of the last decision after a step of the policy that missed it
+  ObjectiveAccount objective;
+  bool held_to_rules = false;  // the last decision was the rules', or gave at least what they ask for
   std::array<FlapRecord, kKnobCount> flaps;
   StateVector state;
 

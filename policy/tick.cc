@@ -101,8 +101,7 @@ void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* 
     if (a.in_force.has(k.kind) && !same_setting(k.kind, a.in_force[k.kind], value_in_force(k)))
       d.reward.trusted = false;
 
-  if (a.in_control && a.controller == Controller::Learned && d.reward.given && d.reward.slo_preservation < 1)
-    a.objective_missed = d.seq;
+  if (a.in_control && d.reward.given) a.objective.step(d.reward.slo_preservation < 1, a.held_to_rules);
   a.history_of_rewards.push(d.reward.value);
   if (a.in_control && a.controller == Controller::Learned) a.unjudged = d.reward.trusted ? 0 : a.unjudged + 1;
   if (d.reward.trusted) {
@@ -332,7 +331,10 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
   in.node = &options.capacity;
   in.step = a.seq;
   in.growth_room = a.limits.growth_room(d.at.mono);
-  const bool bound_to_rules = a.objective_missed > 0 && d.seq - a.objective_missed < kObjectiveSteps;
+  const bool learned = d.controller == Controller::Learned;
+  const bool bound_to_rules = learned && a.objective.overdrawn();
+  a.held_to_rules = !learned || bound_to_rules;
+  in.objective = &a.objective;
   for (const KnobView& k : knobs) {
     if (!d.proposed.has(k.kind) || !d.current.has(k.kind)) continue;
     in.knob = k.kind;
@@ -340,9 +342,7 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
     in.range = knob_range(*a.rule, k, options.capacity);
     in.steps = k.steps;
     in.flaps = &a.flaps[static_cast<std::size_t>(k.kind)];
-    in.at_least = d.controller == Controller::Learned && bound_to_rules && fallback_action.has(k.kind)
-                      ? fallback_action[k.kind]
-                      : 0;
+    in.at_least = bound_to_rules && fallback_action.has(k.kind) ? fallback_action[k.kind] : 0;
     double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
     if (k.kind == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
     d.allowed.set(k.kind, allowed);

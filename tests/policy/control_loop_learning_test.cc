@@ -123,32 +123,60 @@ TEST_F(LearningLoop, ExpiryGivesTheSeatToTheFallbackInTheSameTick) {
   EXPECT_EQ(l.last().model_version, 0u);
 }
 
-TEST_F(LearningLoop, APolicyThatMissedTheObjectiveIsHeldToTheRulesForThreeHundredSteps) {
-  start([](Rule& rule) {
-    rule.slo.latency_p99_ms = 10;
-    rule.profile.worse_than_fallback = 10;
-  });
+struct Promised : LearningLoop {
+  /// A policy that asks for 0.8 cores, of which 0.7 are in use: the rules stay at one core.
+  void begin() {
+    start([](Rule& rule) {
+      rule.slo.latency_p99_ms = 10;
+      rule.profile.worse_than_fallback = 10;
+    });
+    l.observe = [this](Now, TargetId, Observation& o) {
+      o[Signal::LatencyP99] = Sample::good(p99);
+      o[Signal::RequestRate] = Sample::good(100);
+    };
+    l.usage = 0.7;
+    l.ticks(11);
+    ASSERT_TRUE(offer(cores(0.8, 3)));
+    until(Stage::Online);
+    l.tick();
+    ASSERT_EQ(said(), "");
+  }
+  /// What the guard "objective" said of the last decision; empty: nothing.
+  std::string said() {
+    for (const GuardVerdict& v : l.last().verdicts)
+      if (v.guard == "objective") return v.reason;
+    return {};
+  }
+  void miss(int steps) {
+    p99 = 20;
+    l.ticks(steps);
+    p99 = 5;
+  }
   double p99 = 5;
-  l.observe = [&](Now, TargetId, Observation& o) {
-    o[Signal::LatencyP99] = Sample::good(p99);
-    o[Signal::RequestRate] = Sample::good(100);
-  };
-  l.usage = 0.7;
-  l.ticks(11);
-  ASSERT_TRUE(offer(cores(0.8, 3)));  // the rules stay at one core: 0.7 of it are in use
-  until(Stage::Online);
-  const auto objected = [&] {
-    const auto& verdicts = l.last().verdicts;
-    return std::any_of(verdicts.begin(), verdicts.end(),
-                       [](const auto& v) { return v.guard == "objective"; });
-  };
+};
+
+TEST_F(Promised, APolicyThatMissesMoreOftenThanTheRulesIsHeldToWhatTheyAskFor) {
+  begin();
+  miss(3);
+  EXPECT_EQ(said(), "");
+  miss(1);
+  EXPECT_NE(said().find("of late the policy missed the objective in"), std::string::npos) << said();
+  EXPECT_NE(said().find("the rules in 0.0 %; the rules ask for 1.00 cores"), std::string::npos) << said();
+  l.ticks(300);
+  EXPECT_NE(said(), "");
+  for (int i = 0; i < 2000 && !said().empty(); ++i) l.tick();
+  EXPECT_EQ(said(), "") << "it is tried again";
+}
+
+TEST_F(Promised, MissesUnderTheRulesAreNotHeldAgainstThePolicy) {
+  begin();
+  miss(4);
+  ASSERT_NE(said(), "");
   l.tick();
-  EXPECT_FALSE(objected());
-  p99 = 20;
-  l.tick();
-  p99 = 5;
-  for (int i = 0; i < 300; ++i, l.tick()) ASSERT_TRUE(objected()) << i;
-  EXPECT_FALSE(objected());
+  p99 = 20;  // held, and yet
+  int missed = 0;
+  for (; missed < 100 && !said().empty(); ++missed) l.tick();
+  EXPECT_LT(missed, 60);
 }
 
 TEST_F(LearningLoop, APolicyAcceptedBeforeAnythingWasSeenIsLookedAtAgainBeforeItMayAct) {

@@ -1,0 +1,39 @@
+// Purpose: does a target miss its objective more often under the learned policy than it would under the rules?
+// docs/agents/life_cycle.md. Ownership: a value; an agent owns its account. Thread rule: one thread.
+#pragma once
+
+namespace flash {
+
+/// Misses of the objective (SP < 1) of the steps in which the policy was free, and of those in which it was held to at
+/// least what the rules ask for, or the rules were in charge. The second are what the rules would have, and no more: a held
+/// policy gives as much or more. Old steps fade.
+class ObjectiveAccount {
+ public:
+  /// A step under control ended. A run of misses that began while the policy was free is the policy's to its end,
+  /// though it is held meanwhile: the first seconds of a burst must not be the policy's and the rest the rules'.
+  void step(bool missed, bool held);
+
+  /// The free steps have more misses than the held ones' share explains, and kSlack more.
+  bool overdrawn() const;
+
+  /// Shares of the steps, 0 to 1; 0 where there are none.
+  double policy_share() const { return free_.share(); }
+  double rules_share() const { return held_.share(); }
+
+  static constexpr double kFade = 2000;  // steps; about so many count
+  static constexpr double kSlack = 3;    // misses: a policy must be able to begin, and chance to have its way
+
+ private:
+  struct Steps {
+    double steps = 0, misses = 0;
+    void fade() {
+      steps *= 1 - 1 / kFade;
+      misses *= 1 - 1 / kFade;
+    }
+    double share() const { return steps > 0 ? misses / steps : 0; }
+  };
+  Steps free_, held_;
+  bool in_policys_run_ = false;
+};
+
+}  // namespace flash

@@ -1,0 +1,92 @@
+#include "policy/objective_account.h"
+
+#include <gtest/gtest.h>
+
+namespace flash {
+namespace {
+
+struct Account : testing::Test {
+  /// `misses` of every `of` steps, for so many steps.
+  void live(int steps, int misses, int of, bool held) {
+    for (int i = 0; i < steps; ++i) account.step(i % of < misses, held);
+  }
+  /// How many steps held without a miss until it is in order again.
+  int recovers() {
+    int steps = 0;
+    for (; account.overdrawn() && steps < 100000; ++steps) account.step(false, true);
+    return steps;
+  }
+  ObjectiveAccount account;
+};
+
+TEST_F(Account, NothingKnownIsInOrder) {
+  EXPECT_FALSE(account.overdrawn());
+  EXPECT_EQ(account.policy_share(), 0);
+  EXPECT_EQ(account.rules_share(), 0);
+}
+
+TEST_F(Account, WhereTheRulesNeverMissThePolicyMayMissThreeTimes) {
+  live(500, 0, 1, true);
+  for (int i = 0; i < 3; ++i) {
+    account.step(true, false);
+    account.step(false, false);
+    EXPECT_FALSE(account.overdrawn()) << i;
+  }
+  account.step(true, false);
+  EXPECT_TRUE(account.overdrawn());
+}
+
+TEST_F(Account, MissesThatTheRulesHaveTooAreNobodysFault) {
+  live(1000, 2, 10, true);
+  live(1000, 2, 10, false);
+  EXPECT_FALSE(account.overdrawn());
+  EXPECT_NEAR(account.policy_share(), 0.2, 0.01);
+  EXPECT_NEAR(account.rules_share(), 0.2, 0.01);
+  live(400, 3, 10, false);
+  EXPECT_TRUE(account.overdrawn());
+}
+
+TEST_F(Account, WhatTheRulesMissHeldLaterCountsForThem) {
+  live(500, 0, 1, true);
+  live(50, 1, 5, false);
+  ASSERT_TRUE(account.overdrawn());
+  live(1500, 1, 5, true);  // a time that is hard for anybody
+  EXPECT_FALSE(account.overdrawn());
+}
+
+TEST_F(Account, FadesSoThatThePolicyIsTriedAgain) {
+  live(500, 0, 1, true);
+  for (int i = 0; i < 10; ++i) {
+    account.step(true, false);
+    account.step(false, false);
+  }
+  // 10 misses until 3 are left of them: 2000 ln (10 / 3) steps, and a few that had faded before.
+  EXPECT_NEAR(recovers(), 2408, 20);
+  account.step(true, false);
+  EXPECT_TRUE(account.overdrawn()) << "its misses have faded, they are not forgotten";
+}
+
+TEST_F(Account, ARunOfMissesIsThePolicysToItsEndThoughItIsHeldMeanwhile) {
+  live(500, 0, 1, true);
+  for (int i = 0; i < 7; ++i) account.step(true, false);
+  ASSERT_TRUE(account.overdrawn());
+  for (int i = 0; i < 20; ++i) account.step(true, true);
+  EXPECT_EQ(account.rules_share(), 0);
+  EXPECT_EQ(account.policy_share(), 1);
+  account.step(false, true);
+  account.step(true, true);
+  EXPECT_GT(account.rules_share(), 0) << "a new run, begun under the rules";
+}
+
+TEST_F(Account, ARunThatBeganUnderTheRulesIsThePolicysFromWhereItIsFree) {
+  live(100, 0, 1, true);
+  account.step(true, true);
+  const double before = account.rules_share();
+  account.step(true, false);
+  EXPECT_GT(account.policy_share(), 0);
+  account.step(true, true);
+  EXPECT_LE(account.rules_share(), before);
+}
+
+}  // namespace
+}  // namespace flash
