@@ -1,16 +1,17 @@
-// Purpose: does a target miss its objective more often under the learned policy than it would under the rules?
-// docs/agents/life_cycle.md. Ownership: a value; an agent owns its account. Thread rule: one thread.
+// Purpose: does a target miss its objective more often under the learned policy than it would under the
+// rules? docs/agents/life_cycle.md. Ownership: a value; an agent owns its account. Thread rule: one thread.
 #pragma once
 
 namespace flash {
 
-/// Misses of the objective (SP < 1) of the steps in which the policy was free, and of those in which it was held to at
-/// least what the rules ask for, or the rules were in charge. The second are what the rules would have, and no more: a held
-/// policy gives as much or more. Old steps fade.
+/// Misses of the objective (SP < 1) of the steps in which the policy was free, and of those in which it was
+/// held to at least what the rules ask for, or the rules were in charge. The second are what the rules would
+/// have, and no more: a held policy gives as much or more. Old steps fade.
 class ObjectiveAccount {
  public:
-  /// A step under control ended. A run of misses that began while the policy was free is the policy's to its end,
-  /// though it is held meanwhile: the first seconds of a burst must not be the policy's and the rest the rules'.
+  /// A step under control ended. A run of misses that began while the policy was free is the policy's to its
+  /// end, though it is held meanwhile: the first seconds of a burst must not be the policy's and the rest the
+  /// rules'.
   void step(bool missed, bool held);
 
   /// The free steps have more misses than the held ones' share explains, and kSlack more.

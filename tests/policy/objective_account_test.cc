@@ -66,6 +66,12 @@ TEST_F(Account, FadesSoThatThePolicyIsTriedAgain) {
   EXPECT_TRUE(account.overdrawn()) << "its misses have faded, they are not forgotten";
 }
 
+TEST_F(Account, WhatTheRulesMissedLongAgoIsNoExcuse) {
+  live(2000, 2, 10, true);
+  live(6000, 0, 1, true);
+  EXPECT_LT(account.rules_share(), 0.015);
+}
+
 TEST_F(Account, ARunOfMissesIsThePolicysToItsEndThoughItIsHeldMeanwhile) {
   live(500, 0, 1, true);
   for (int i = 0; i < 7; ++i) account.step(true, false);
