@@ -59,11 +59,10 @@ struct Guard {
 
 /// In order of asking: objective, pressure, slew, flap, bounds. Bounds come last: whatever the others say, no
 /// knob leaves its range (a value that is outside at the start is brought in at once).
-///  - objective: a learned policy that missed the objective more often than the rules do gives at least what
-///  the
-///    rules ask for, until ObjectiveAccount says otherwise. A reward weighs misses against utilisation; what
-///    a target is promised is not to miss more often than under the rules (AWARE 5.4 counts violations apart
-///    from the reward, too).
+///  - objective: a learned policy that misses the objective more often than the rules do gives at least
+///    what they ask for, until ObjectiveAccount says otherwise. A reward weighs misses against utilisation;
+///    what a target is promised is not to miss more often than under the rules (AWARE 5.4 counts violations
+///    apart from the reward, too).
 ///  - pressure: a starving target's limit is not cut (CPU: PSI some, where that is missing the throttled
 ///    share; memory: PSI full), and no memory limit goes below the working set with room for its recent
 ///    growth. Frequency has no floor here: its fallback and reward look at the SLO, and waiting for a CPU
