@@ -52,7 +52,7 @@ class Life {
   static Life of_rule(const Pair& pair, Rule rule, const LifeOptions& options);
   /// An agent of its own. `agent` may have learned before (transfer learning).
   Life(const Pair& pair, Rule rule, std::unique_ptr<Agent> agent, const LifeOptions& options);
-  /// A shared policy with the embedding of the newest episodes; nothing is retrained.
+  /// A shared policy with the embedding of the episodes that FLASH's rule selects; nothing is retrained.
   Life(const Pair& pair, Rule rule, const SharedPolicy& policy, const LifeOptions& options);
   Life(Life&&) noexcept;
   ~Life();
