@@ -24,6 +24,11 @@ inline constexpr int action_dim(Task task) {
   return task == Task::ResourceLimits ? kLimitsActionDim : kFrequencyLevels;
 }
 
+/// Numbers of an action as it is executed and logged: a limit per knob, or one level.
+inline constexpr int action_size(Task task) {
+  return task == Task::ResourceLimits ? kLimitsActionDim : 1;
+}
+
 /// Inclusive; upper >= lower always.
 struct KnobRange {
   double lower = 0;

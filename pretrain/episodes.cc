@@ -22,7 +22,7 @@ std::size_t size_of(int n) {
 }  // namespace
 
 int step_features(Task task) {
-  return state_dim(task) + (task == Task::ResourceLimits ? kLimitsActionDim : 1) + 1;
+  return state_dim(task) + action_size(task) + 1;
 }
 
 Recorder::Recorder(const Batch& batch)

@@ -9,7 +9,7 @@ FlashAgent::FlashAgent(Task task, const FlashAgentOptions& o, RlModel meta, Shar
       options_(o),
       meta_(std::move(meta)),
       base_(std::move(base)),
-      replay_(state_dim(task), task == Task::ResourceLimits ? kLimitsActionDim : 1,
+      replay_(state_dim(task), action_size(task),
               static_cast<std::size_t>(o.replay_steps)),
       random_(o.seed),
       embedding_(static_cast<std::size_t>(meta_.embedding_dim()), 0.0F) {
@@ -36,8 +36,7 @@ Result<FlashAgent> FlashAgent::create(const TaskModel& model, Task task, const F
   given("fc", m.encoder.fc);
   if (model.meta.meta.value("encoder", nlohmann::json()) == "set") m.encoder.kind = EncoderKind::Set;
   FLASH_TRY(RlModel meta, RlModel::create(m));
-  FLASH_CHECK(meta.register_base_learner(model.task, state_dim(task),
-                                         task == Task::ResourceLimits ? kLimitsActionDim : 1));
+  FLASH_CHECK(meta.register_base_learner(model.task, state_dim(task), action_size(task)));
   FLASH_CHECK(meta.restore(model.meta));
   if (meta.embedding_dim() != base.options().embedding)
     return bad("task model: the base learner is of another embedding");

@@ -7,6 +7,7 @@
 
 #include "core/random.h"
 #include "meta/shared_learner.h"
+#include "policy/action_space.h"
 #include "pretrain/episodes.h"
 
 namespace flash {
@@ -37,7 +38,7 @@ class Recipe {
   Recipe(const Pool& pool, const FlashRecipeOptions& o, RlModel meta, SharedLearner base)
       : o_(o),
         task_(pool.pairs.front().task()),
-        width_(task_ == Task::ResourceLimits ? size_of(kLimitsActionDim) : 1),
+        width_(size_of(action_size(task_))),
         meta_(std::move(meta)),
         base_(std::move(base)),
         batch_({task_, size_of(o.worlds), 1, false}) {
@@ -335,8 +336,7 @@ Result<TaskModel> pretrain_flash(const Pool& pool, const FlashPretraining& how) 
   MetaOptions m = o.meta;
   m.seed = o.seed;
   FLASH_TRY(RlModel meta, RlModel::create(m));
-  FLASH_CHECK(meta.register_base_learner(std::string(to_string(task)), state_dim(task),
-                                         task == Task::ResourceLimits ? kLimitsActionDim : 1));
+  FLASH_CHECK(meta.register_base_learner(std::string(to_string(task)), state_dim(task), action_size(task)));
   SharedLearnerOptions s;
   s.task = task;
   s.state_dim = state_dim(task);

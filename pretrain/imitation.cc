@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "core/random.h"
+#include "policy/action_space.h"
 #include "pretrain/episodes.h"
 #include "pretrain/imitation_progress.h"
 #include "sim/oracle.h"
@@ -416,7 +417,7 @@ Result<SharedPolicy> imitate_oracle(const Pool& pool, const ImitationOptions& op
   p.task = task;
   p.state_dim = state_dim(task);
   p.outputs = action_dim(task);
-  p.action_width = task == Task::ResourceLimits ? kLimitsActionDim : 1;
+  p.action_width = action_size(task);
   p.conditioning = options.conditioning;
   p.given = kTrueParameters;
   p.seed = options.seed;

@@ -22,10 +22,6 @@ struct Remembered {
   bool by_fallback = false;
 };
 
-int action_width(Task task) {
-  return task == Task::ResourceLimits ? kLimitsActionDim : 1;
-}
-
 }  // namespace
 
 void EpisodeSum::add(const LivedSecond& s) {
@@ -71,9 +67,9 @@ struct Life::Impl {
         world(pair, std::move(rule), o.offset_s, o.seed),
         task(pair.task()),
         chance(Random(o.seed).fork(0x11fe)),
-        replay(state_dim(task), action_width(task), 1000),
+        replay(state_dim(task), action_size(task), 1000),
         known(*TrajectoryBuffer::create(
-            {.state_dim = state_dim(task), .action_dim = action_width(task), .steps = kEpisodeSteps})) {
+            {.state_dim = state_dim(task), .action_dim = action_size(task), .steps = kEpisodeSteps})) {
     take_step();
   }
 

@@ -55,7 +55,7 @@ Batch::Batch(const BatchOptions& options)
     : options_(options),
       workers_(std::max(1, options.threads)),
       state_size_(state_dim(options.task)),
-      action_size_(options.task == Task::ResourceLimits ? kLimitsActionDim : 1),
+      action_size_(flash::action_size(options.task)),
       worlds_(options.worlds) {
   states_.resize(options.worlds * static_cast<std::size_t>(state_size_));
   rewards_.resize(options.worlds);

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "core/signal.h"
+#include "policy/action_space.h"
 #include "policy/fallback_limits.h"
 #include "policy/guard.h"
 #include "policy/observation_space.h"
@@ -129,7 +130,7 @@ class World {
   const WorldCore& core() const { return core_; }
 
  private:
-  std::size_t action_size() const { return core_.task() == Task::ResourceLimits ? 2 : 1; }
+  std::size_t action_size() const { return static_cast<std::size_t>(flash::action_size(core_.task())); }
   void ask_fallback();
 
   WorldCore core_;
