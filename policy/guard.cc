@@ -66,15 +66,16 @@ double memory_floor(const GuardInput& in, double room, std::string& why) {
 }
 
 double objective(const GuardInput& in, double proposed, std::string& reason) {
-  if (!(proposed < in.at_least)) return proposed;
+  const bool held = in.rules_ask > 0 && (in.knob == KnobKind::CpuFrequency || proposed < in.rules_ask);
+  if (!held || same_setting(in.knob, proposed, in.rules_ask)) return proposed;
   if (in.words) {
     appendf(reason,
             "of late the policy missed the objective in %.1f %% of its steps, the rules in %.1f %%; the "
             "rules ask for ",
             100 * in.objective->policy_share(), 100 * in.objective->rules_share());
-    append_value(reason, in.knob, in.at_least);
+    append_value(reason, in.knob, in.rules_ask);
   }
-  return in.at_least;
+  return in.rules_ask;
 }
 
 double pressure_floor(const GuardInput& in, double proposed, std::string& reason) {

@@ -46,8 +46,8 @@ struct GuardInput {
   const FlapRecord* flaps = nullptr;
   std::uint64_t step = 0;  // decisions so far
   double growth_room = 0;  // MemoryLimit: bytes above the working set, LimitsFallback::growth_room()
-  double at_least = 0;     // "objective": what the rules ask for; 0: the decision is not bound to it
-  const ObjectiveAccount* objective = nullptr;  // why it is bound; needed with at_least and words
+  double rules_ask = 0;    // "objective": what the decision is held to; 0: it is not
+  const ObjectiveAccount* objective = nullptr;  // why it is held; needed with rules_ask and words
   bool words = true;  // false: reasons stay empty and no verdict is recorded, for the simulator's pace
 };
 
@@ -60,9 +60,10 @@ struct Guard {
 /// In order of asking: objective, pressure, slew, flap, bounds. Bounds come last: whatever the others say, no
 /// knob leaves its range (a value that is outside at the start is brought in at once).
 ///  - objective: a learned policy that misses the objective more often than the rules do gives at least
-///    what they ask for, until ObjectiveAccount says otherwise. A reward weighs misses against utilisation;
-///    what a target is promised is not to miss more often than under the rules (AWARE 5.4 counts violations
-///    apart from the reward, too).
+///    what they ask for as limits, and as frequency just that, until ObjectiveAccount says otherwise. A
+///    reward weighs misses against utilisation; what a target is promised is not to miss more often than
+///    under the rules (AWARE 5.4 counts violations apart from the reward, too). Of two frequencies the higher
+///    one would be energy that neither the rules nor a policy that may not go lower chose.
 ///  - pressure: a starving target's limit is not cut (CPU: PSI some, where that is missing the throttled
 ///    share; memory: PSI full), and no memory limit goes below the working set with room for its recent
 ///    growth. Frequency has no floor here: its fallback and reward look at the SLO, and waiting for a CPU

@@ -96,7 +96,7 @@ struct ManagedAgent {
 
   LimitsFallback limits;
   ObjectiveAccount objective;
-  bool held_to_rules = false;  // the last decision was the rules', or gave at least what they ask for
+  bool held_to_rules = false;  // the last decision was the rules', or held to what they ask for
   std::array<FlapRecord, kKnobCount> flaps;
   StateVector state;
 

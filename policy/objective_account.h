@@ -5,8 +5,8 @@
 namespace flash {
 
 /// Misses of the objective (SP < 1) of the steps in which the policy was free, and of those in which it was
-/// held to at least what the rules ask for, or the rules were in charge. The second are what the rules would
-/// have, and no more: a held policy gives as much or more. Old steps fade.
+/// held to what the rules ask for, or the rules were in charge. The second are what the rules would have, and
+/// no more: a held policy gives as much, of limits also more (guard_table). Old steps fade.
 class ObjectiveAccount {
  public:
   /// A step under control ended. A run of misses that began while the policy was free is the policy's to its

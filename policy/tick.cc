@@ -342,7 +342,7 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
     in.range = knob_range(*a.rule, k, options.capacity);
     in.steps = k.steps;
     in.flaps = &a.flaps[static_cast<std::size_t>(k.kind)];
-    in.at_least = bound_to_rules && fallback_action.has(k.kind) ? fallback_action[k.kind] : 0;
+    in.rules_ask = bound_to_rules && fallback_action.has(k.kind) ? fallback_action[k.kind] : 0;
     double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
     if (k.kind == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
     d.allowed.set(k.kind, allowed);

@@ -9,8 +9,7 @@ FlashAgent::FlashAgent(Task task, const FlashAgentOptions& o, RlModel meta, Shar
       options_(o),
       meta_(std::move(meta)),
       base_(std::move(base)),
-      replay_(state_dim(task), action_size(task),
-              static_cast<std::size_t>(o.replay_steps)),
+      replay_(state_dim(task), action_size(task), static_cast<std::size_t>(o.replay_steps)),
       random_(o.seed),
       embedding_(static_cast<std::size_t>(meta_.embedding_dim()), 0.0F) {
   if (options_.batch == 0) options_.batch = task == Task::ResourceLimits ? 64 : 32;

@@ -66,12 +66,12 @@ TEST_F(GuardTable, HasTheFiveGuardsInOrder) {
 
 using Objective = Fixture;
 
-TEST_F(Objective, BindsADecisionToWhatTheRulesAskForOnlyWhereThatIsMore) {
+TEST_F(Objective, HoldsALimitToWhatTheRulesAskForOnlyWhereThatIsMore) {
   ObjectiveAccount account;
   account.step(false, true);
   account.step(true, false);
   in.objective = &account;
-  in.at_least = 1.1;
+  in.rules_ask = 1.1;
   EXPECT_EQ(ask(0.9), 1.1);
   EXPECT_EQ(verdicts.front().guard, "objective");
   EXPECT_EQ(verdicts.front().reason,
@@ -79,8 +79,24 @@ TEST_F(Objective, BindsADecisionToWhatTheRulesAskForOnlyWhereThatIsMore) {
             "ask for 1.10 cores");
   EXPECT_EQ(ask(1.2), 1.2);
   EXPECT_TRUE(verdicts.empty());
-  in.at_least = 0;
+  in.rules_ask = 0;
   EXPECT_EQ(ask(0.9), 0.9);
+}
+
+TEST_F(Objective, HoldsAFrequencyToWhatTheRulesAskForUpwardsAndDownwards) {
+  frequency(2e6);
+  ObjectiveAccount account;
+  in.objective = &account;
+  in.rules_ask = 2.1e6;
+  EXPECT_EQ(ask(1.9e6), 2.1e6);
+  EXPECT_EQ(who(), "objective");
+  EXPECT_EQ(ask(2.2e6), 2.1e6);
+  EXPECT_EQ(who(), "objective");
+  EXPECT_EQ(ask(2.1e6), 2.1e6);
+  EXPECT_TRUE(verdicts.empty());
+  in.rules_ask = 0;
+  EXPECT_EQ(ask(2.2e6), 2.2e6);
+  EXPECT_TRUE(verdicts.empty());
 }
 
 TEST_F(Bounds, BringAValueIntoTheRangeAndSayWhich) {
