@@ -84,18 +84,18 @@ TEST_F(Objective, HoldsALimitToWhatTheRulesAskForOnlyWhereThatIsMore) {
 }
 
 TEST_F(Objective, HoldsAFrequencyToWhatTheRulesAskForUpwardsAndDownwards) {
-  frequency(2e6);
+  frequency(2.2e6);
   ObjectiveAccount account;
   in.objective = &account;
-  in.rules_ask = 2.1e6;
-  EXPECT_EQ(ask(1.9e6), 2.1e6);
+  in.rules_ask = 2.2e6;
+  EXPECT_EQ(ask(1.8e6), 2.2e6);
   EXPECT_EQ(who(), "objective");
-  EXPECT_EQ(ask(2.2e6), 2.1e6);
+  EXPECT_EQ(ask(2.6e6), 2.2e6);
   EXPECT_EQ(who(), "objective");
-  EXPECT_EQ(ask(2.1e6), 2.1e6);
+  EXPECT_EQ(ask(2.2e6), 2.2e6);
   EXPECT_TRUE(verdicts.empty());
   in.rules_ask = 0;
-  EXPECT_EQ(ask(2.2e6), 2.2e6);
+  EXPECT_EQ(ask(2.6e6), 2.6e6);
   EXPECT_TRUE(verdicts.empty());
 }
 
