@@ -60,9 +60,7 @@ class WorldCore {
   const NodeTick& truth() const { return tick_; }
   const NodeState& node() const { return node_; }
   /// Knob values in force: {cores, bytes} or {kHz}.
-  std::span<const double> in_force() const {
-    return {in_force_.data(), task() == Task::ResourceLimits ? 2U : 1U};
-  }
+  std::span<const double> in_force() const { return {in_force_.data(), action_size()}; }
   std::uint64_t step() const { return step_; }
   double time_s() const { return offset_s_ + static_cast<double>(step_); }
 
