@@ -60,7 +60,9 @@ class WorldCore {
   const NodeTick& truth() const { return tick_; }
   const NodeState& node() const { return node_; }
   /// Knob values in force: {cores, bytes} or {kHz}.
-  std::span<const double> in_force() const { return {in_force_.data(), action_size()}; }
+  std::span<const double> in_force() const {
+    return {in_force_.data(), task() == Task::ResourceLimits ? 2U : 1U};
+  }
   std::uint64_t step() const { return step_; }
   double time_s() const { return offset_s_ + static_cast<double>(step_); }
 
