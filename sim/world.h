@@ -61,7 +61,7 @@ class WorldCore {
   const NodeState& node() const { return node_; }
   /// Knob values in force: {cores, bytes} or {kHz}.
   std::span<const double> in_force() const {
-    return {in_force_.data(), task() == Task::ResourceLimits ? 2U : 1U};
+    return {in_force_.data(), static_cast<std::size_t>(action_size(task()))};
   }
   std::uint64_t step() const { return step_; }
   double time_s() const { return offset_s_ + static_cast<double>(step_); }
