@@ -15,10 +15,6 @@ constexpr std::size_t kLeastSteps = 100;
 constexpr float kOutside = 1e-3F;  // rounding of a tanh
 constexpr std::uint64_t kSeed = 1;
 
-std::size_t action_size(const link::Announce& agent) {
-  return agent.task == Task::CpuFrequency ? 1 : agent.action_dim;
-}
-
 /// Empty: every output on the recorded states is an action.
 std::string impossible_output(const PolicySnapshot& policy, const std::vector<Transition>& log) {
   const CompiledNetwork actor(policy.actor, policy.mean, policy.scale, policy.embedding);
@@ -34,7 +30,7 @@ std::string impossible_output(const PolicySnapshot& policy, const std::vector<Tr
 }
 
 Replay replay_of(const std::vector<Transition>& log, const link::Announce& agent) {
-  Replay replay(static_cast<int>(agent.state_dim), static_cast<int>(action_size(agent)), log.size());
+  Replay replay(static_cast<int>(agent.state_dim), static_cast<int>(agent.action_size()), log.size());
   for (const Transition& t : log) replay.add(t);
   return replay;
 }
@@ -67,7 +63,7 @@ TrialResult try_model(const PretrainedModel& model, const PretrainedModel* in_us
   TrialResult result;
   for (const link::Announce& agent : agents) {
     if (result.tried == kMostAgents || result.impossible) break;
-    const auto log = store.recent_transitions(agent.key, kMostSteps, agent.state_dim, action_size(agent));
+    const auto log = store.recent_transitions(agent.key, kMostSteps, agent.state_dim, agent.action_size());
     if (!log || log->size() < kLeastSteps) continue;
     const auto policy = policy_for(&model, agent, store);
     if (!policy) continue;

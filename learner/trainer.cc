@@ -17,10 +17,6 @@ constexpr double kTries = 8;                                  // per life of a p
 constexpr std::size_t kMaxOffer = link::kMaxMessage - 1024;   // what an Offer adds to the policy's bytes
 constexpr Duration kGiveBackEvery = std::chrono::seconds(5);  // while there is always something to learn
 
-std::size_t action_size(const link::Announce& agent) {
-  return agent.task == Task::CpuFrequency ? 1 : agent.action_dim;
-}
-
 std::uint64_t fnv1a(std::string_view text) {
   std::uint64_t h = 0xcbf29ce484222325ULL;
   for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ULL;
@@ -58,7 +54,7 @@ Trainer::Pupil* Trainer::find(const std::string& agent) {
 int Trainer::replay_share(const link::Announce& agent) const {
   // By powers of two of the number of agents, so that one more does not rebuild all.
   const std::size_t agents = std::bit_ceil(std::max<std::size_t>(1, pupils_.size()));
-  const std::size_t numbers = 2 * agent.state_dim + 3 * action_size(agent) + 1;
+  const std::size_t numbers = 2 * agent.state_dim + 3 * agent.action_size() + 1;
   const std::size_t share = options_.replay_bytes / agents / (numbers * sizeof(float) + 1);
   const std::size_t least = std::max<std::size_t>(2 * std::size_t{settings_.learning_starts}, 256);
   return static_cast<int>(std::max<std::size_t>(
@@ -147,7 +143,7 @@ void Trainer::take(const link::Step& step, Now now) {
   }
   p->stage_known = true;
   std::optional<Transition> transition;
-  if (p->last) transition = transition_of(*p->last, step, p->announced.state_dim, action_size(p->announced));
+  if (p->last) transition = transition_of(*p->last, step, p->announced.state_dim, p->announced.action_size());
   p->last = step;
   if (step.end_of_episode) {
     ++p->episodes;
@@ -282,7 +278,7 @@ void Trainer::build(Pupil& p, Now now) {
   p.options = options;
   // Before the checkpoint, which counts the steps that it has seen: these are among them.
   auto stored = store_->recent_transitions(p.announced.key, static_cast<std::size_t>(options.replay_steps),
-                                           p.announced.state_dim, action_size(p.announced));
+                                           p.announced.state_dim, p.announced.action_size());
   if (!stored) {
     tell(LOG_WARNING, kMessageStore, p, "the replay stays empty: " + stored.error().message());
   } else {

@@ -74,6 +74,9 @@ struct Announce {
   std::vector<std::string> state_names;  // of the entries
   std::string reward;                    // what the rule rewards, policy/reward.h reward_words()
   std::uint64_t model_version = 0;       // last one accepted by flashd in this epoch, 0: none
+
+  /// Numbers of an action as a Step has it: one for each knob, or the level.
+  std::size_t action_size() const { return task == Task::CpuFrequency ? 1 : action_dim; }
 };
 
 struct Gone {
