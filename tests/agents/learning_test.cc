@@ -119,37 +119,42 @@ std::vector<double> table(double first, double last, int n) {
   return t;
 }
 
-/// The learned policy is worth more than the best fixed frequency by `share` of what the optimum is, on the
-/// machine it was learned on and on one with another frequency table.
+/// The learned policies are worth more than the best fixed frequency by `share` of what the optimum is, on
+/// the machine they were learned on and on one with another frequency table: in the mean of the seeds, since
+/// one seed's course follows the last bit of each product and so the processor's vector width.
 void expect_solves(const std::string& algorithm, bool double_q, int steps, double explore, double share) {
+  constexpr int kSeeds = 6;
   const FrequencyToy toy{table(1e6, 3e6, 11)}, other{table(1.2e6, 2.7e6, 7)};
-  for (std::uint64_t seed : {1, 2, 3}) {
+  std::array<double, 2> sum{};
+  std::array<std::string, 2> each;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     AgentOptions options;
     options.seed = seed;
     options.frequency_algorithm = algorithm;
     options.double_q = double_q;
     options.replay_steps = steps;
     const auto agent = learn_frequency(toy, options, steps, explore);
-    for (const FrequencyToy* machine : {&toy, &other}) {
-      FrequencyToy::Policy best;
-      const double optimum = FrequencyToy::mean(machine->optimum(&best)), fixed = machine->best_fixed();
-      const auto policy = decisions(*machine, agent->snapshot());
-      const double learned = FrequencyToy::mean(machine->value_of(policy));
-      EXPECT_GT(learned, fixed + share * (optimum - fixed))
-          << "seed " << seed << ", " << machine->steps.size() << " steps";
+    for (std::size_t m = 0; m < 2; ++m) {
+      const FrequencyToy& machine = m == 0 ? toy : other;
+      const double optimum = FrequencyToy::mean(machine.optimum()), fixed = machine.best_fixed();
+      const double learned = FrequencyToy::mean(machine.value_of(decisions(machine, agent->snapshot())));
+      sum[m] += (learned - fixed) / (optimum - fixed);
+      each[m] += " " + std::to_string((learned - fixed) / (optimum - fixed));
     }
   }
+  for (std::size_t m = 0; m < 2; ++m)
+    EXPECT_GT(sum[m] / kSeeds, share) << "frequency table " << m << ", each seed's share:" << each[m];
 }
 
 TEST(QLearningLearns, TheOptimumOfValueIterationOnTwoFrequencyTables) {
-  expect_solves("q-learning", true, 5000, 0, 0.5);
+  expect_solves("q-learning", true, 10000, 0, 0.7);
 }
 TEST(QLearningLearns, TheSameWithoutDoubleQ) {
-  expect_solves("q-learning", false, 5000, 0, 0.5);
+  expect_solves("q-learning", false, 10000, 0, 0.7);
 }
-/// A table generalises nothing: it takes every level in every cell, and four times as many steps.
+/// A table generalises nothing: it takes every level in every cell, and twice as many steps.
 TEST(TabularQLearns, TheOptimumOfValueIterationOnTwoFrequencyTablesFromRandomLevels) {
-  expect_solves("tabular-q", true, 20000, 1, 0.4);
+  expect_solves("tabular-q", true, 20000, 1, 0.55);
 }
 
 }  // namespace
