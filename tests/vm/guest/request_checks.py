@@ -60,8 +60,10 @@ def measures():
         def measured():
             decisions = flashd.decisions(flashd.agent_of(LIAR)["path"])
             seen = decisions[-1]["observation"] if decisions else {}
-            return seen if seen.get("latency.p50", {}).get("validity") == "good" else None
-        seen = eventually("a latency of liar.service", measured, 30)
+            # A first tick has latencies of what came since the probe was attached, but no rate: no interval.
+            good = all(seen.get(s, {}).get("validity") == "good" for s in ("latency.p50", "requests.rate"))
+            return seen if good else None
+        seen = eventually("a latency and a rate of liar.service", measured, 30)
         p50, rate = seen["latency.p50"]["value"], seen["requests.rate"]["value"]
         require(45 <= p50 <= 150, f"p50 is {p50} ms, the service sleeps 50 ms")
         require(5 <= rate <= 21, f"{rate} requests per second, each takes 50 ms")
