@@ -58,21 +58,23 @@ std::optional<link::Neighbour> NearestPairs::nearest(const std::string& node,
   if (found == spaces_.end()) return std::nullopt;
   const Space& space = found->second;
   const auto embedding = [&](std::size_t i) { return std::span(space.embeddings).subspan(i * width, width); };
-  std::optional<std::size_t> best;
-  float least = std::numeric_limits<float>::infinity();
+  struct Best {
+    std::optional<std::size_t> index;
+    float squares = std::numeric_limits<float>::infinity();
+  } all, serving;
   for (std::size_t i = 0; i < space.known.size(); ++i) {
     const Known& k = space.known[i];
-    if (best && k.episodes == 0 && space.known[*best].episodes > 0) continue;
     float squares = 0;
     const auto e = embedding(i);
     for (std::size_t d = 0; d < width; ++d) squares += (e[d] - q.embedding[d]) * (e[d] - q.embedding[d]);
-    const bool first_serving = best && k.episodes > 0 && space.known[*best].episodes == 0;
-    if (!first_serving && !(squares < least)) continue;
-    if (k.node == node && k.agent == q.agent) continue;
-    least = squares;
-    best = i;
+    const bool nearest = squares<all.squares, nearest_serving = k.episodes> 0 && squares < serving.squares;
+    if ((!nearest && !nearest_serving) || (k.node == node && k.agent == q.agent)) continue;
+    if (nearest) all = {i, squares};
+    if (nearest_serving) serving = {i, squares};
   }
-  if (!best) return std::nullopt;
+  if (!all.index) return std::nullopt;
+  const bool alike = serving.index && similarity(q.embedding, embedding(*serving.index)) > kUnlike;
+  const std::optional<std::size_t> best = alike ? serving.index : all.index;
   const Known& k = space.known[*best];
   const auto e = embedding(*best);
   link::Neighbour n;

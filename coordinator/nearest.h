@@ -20,7 +20,8 @@ class NearestPairs {
  public:
   /// The newest that is known of an agent; without model or embedding it is taken out.
   void put(const FleetAgent& agent);
-  /// The nearest by distance, never the one that asks; one that has reached SERVING before one that has not.
+  /// The nearest by distance, never the one that asks. The nearest of those that have reached SERVING goes
+  /// first where it is alike (S above kUnlike): one that is not is no help, whatever it has been through.
   std::optional<link::Neighbour> nearest(const std::string& node,
                                          const link::NearestQuestion& question) const;
   std::size_t size() const { return place_.size(); }

@@ -11,6 +11,10 @@ namespace flash {
 /// opposite ones. REQUIRES: one size.
 double similarity(std::span<const float> e_i, std::span<const float> e_j);
 
+/// S at and below which a pair says nothing of another: the learner takes nothing of such a neighbour, the
+/// coordinator prefers none for what it has been through.
+inline constexpr double kUnlike = 0.5;
+
 /// The Euclidean distance. REQUIRES: one size.
 double euclidean(std::span<const float> e_i, std::span<const float> e_j);
 

@@ -17,7 +17,7 @@ constexpr int kLongest = 300;              // steps of one of them
 constexpr std::size_t kLeastStretch = 10;  // consecutive steps; less shows no effect of an action
 constexpr std::size_t kLeastSteps = 40;    // in all
 // A neighbour that is the same pair counts as so many trajectories, one that is alike to kUnlike as none.
-constexpr double kNeighbourWorth = 4, kUnlike = 0.5;
+constexpr double kNeighbourWorth = 4;
 constexpr std::size_t kIdDigits = 16;
 constexpr std::size_t kNamed = 60;  // bytes of a neighbour's name
 

@@ -73,6 +73,25 @@ TEST(NearestPairs, OneThatServesGoesBeforeANearerOneThatDoesNot) {
   EXPECT_EQ(young.nearest("n9", question({1, 1}))->episodes, 0u);
 }
 
+TEST(NearestPairs, OneThatServesButIsNotAlikeGoesAfterANearerOne) {
+  NearestPairs pairs;
+  pairs.put(known("n1", {1, 1.5}, 0));
+  pairs.put(known("n2", {-2, -2}, 3));  // S of -1/2
+  pairs.put(known("n3", {1, 1}, 0));
+  const auto n = pairs.nearest("n9", question({1, 1}));
+  ASSERT_TRUE(n);
+  EXPECT_EQ(n->node, "n3");
+  EXPECT_EQ(n->episodes, 0u);
+  // One that serves and is alike goes first again, whatever stands beside it.
+  pairs.put(known("n4", {2, 2}, 3));
+  EXPECT_EQ(pairs.nearest("n9", question({1, 1}))->node, "n4");
+  // Nothing is alike: the nearest of all, which may serve.
+  NearestPairs strange;
+  strange.put(known("n1", {-9, -9}, 0));
+  strange.put(known("n2", {-2, -2}, 3));
+  EXPECT_EQ(strange.nearest("n9", question({1, 1}))->node, "n2");
+}
+
 TEST(NearestPairs, OfAnAgentOnlyTheNewestEmbeddingCounts) {
   NearestPairs pairs;
   pairs.put(known("n1", {0, 0}));
@@ -94,11 +113,13 @@ TEST(NearestPairs, OfAnAgentOnlyTheNewestEmbeddingCounts) {
 TEST(NearestPairs, NumbersThatOverflowAreNeverAnAnswerOutOfBounds) {
   NearestPairs pairs;
   pairs.put(known("n1", {3e38F, -3e38F}));
-  const auto far = pairs.nearest("n9", question({-3e38F, 3e38F}));
-  if (far) {
-    EXPECT_LE(far->distance, 1e9);
-    EXPECT_TRUE(std::isfinite(far->similarity));
-  }
+  EXPECT_FALSE(pairs.nearest("n9", question({-3e38F, 3e38F})));
+  pairs.put(known("n2", {1e15F, -1e15F}));
+  const auto far = pairs.nearest("n9", question({-1e15F, 1e15F}));
+  ASSERT_TRUE(far);
+  EXPECT_EQ(far->node, "n2");
+  EXPECT_EQ(far->distance, 1e9);
+  EXPECT_NEAR(far->similarity, -0.5, 1e-6);
 }
 
 TEST(NearestPairs, OfAHundredThousandTheNearestIsFound) {

@@ -402,7 +402,9 @@ TEST(PolicyFile, EveryRefusalNamesThePart) {
     if (key == "estimate") continue;
     file = good;
     file.meta.erase(key);
-    if (key != "stay_margin") EXPECT_THAT(refused(file), HasSubstr("meta." + key));
+    if (key != "stay_margin") {
+      EXPECT_THAT(refused(file), HasSubstr("meta." + key));
+    }
     for (const json& wrong : {json(nullptr), json(json::array({1})), json(json{{"a", 1}}), json(-1.5e300)}) {
       file = good;
       file.meta[key] = wrong;

@@ -33,8 +33,7 @@ Now now() {
 }
 
 void spin() {
-  for (volatile int i = 0; i < 1000; i = i + 1) {
-  }
+  for (volatile int i = 0; i < 1000;) i = i + 1;
 }
 
 class HostSystem : public ::testing::Test {

@@ -38,8 +38,7 @@ Now now() {
 }
 
 void spin() {
-  for (volatile int i = 0; i < 1000; i = i + 1) {
-  }
+  for (volatile int i = 0; i < 1000;) i = i + 1;
 }
 void spin_and_sleep() {
   const auto end = std::chrono::steady_clock::now() + 5ms;
