@@ -1,5 +1,6 @@
 """A QEMU guest: boots, is throttled by its P-states if it has any, ends. Owns its process and its sockets."""
 
+import bisect
 import ctypes
 import json
 import os
@@ -18,7 +19,7 @@ from architecture import Architecture
 
 HERE = pathlib.Path(__file__).resolve().parent
 PR_SET_PDEATHSIG = 1
-KERNEL_OPTIONS = "root=/dev/vda rw quiet panic=-1 systemd.show_status=false"
+KERNEL_OPTIONS = "root=/dev/vda rw quiet panic=-1 systemd.show_status=false sysrq_always_enabled"
 
 
 class Machine:
@@ -40,6 +41,7 @@ class Machine:
         self._sockets = pathlib.Path(tempfile.mkdtemp(prefix="flashd-test-vm-"))
         self._qemu = None
         self._throttle = None
+        self._qmp = None
 
     def __enter__(self):
         try:
@@ -58,6 +60,53 @@ class Machine:
 
     def running(self) -> bool:
         return self._qemu is not None and self._qemu.poll() is None
+
+    def condition(self) -> str:
+        """What a guest that hangs is doing, for a reader: each thread of QEMU over a second, where the processors are at
+        its ends; and asks the guest's kernel to tell its console what its processors and its waiting tasks do."""
+        before, before_at = self._threads(), time.monotonic()
+        places = [self._processors()]
+        time.sleep(1)
+        after, seconds = self._threads(), time.monotonic() - before_at
+        places.append(self._processors())
+        lines = [f"thread {name}: {state}, {(ticks - before.get(tid, (0, 0, ticks))[2]) / seconds:.0f} % of a core"
+                 for tid, (name, state, ticks) in sorted(after.items())]
+        if self._arch.name == "amd64":
+            for key in "lw":
+                self._ask("send-key", keys=[{"type": "qcode", "data": code} for code in ("alt", "sysrq", key)])
+                time.sleep(3)
+        return "\n".join(lines + places)
+
+    def _threads(self) -> dict[int, tuple[str, str, int]]:
+        """Name, state and ticks of a hundredth of a second of each."""
+        threads = {}
+        for task in pathlib.Path(f"/proc/{self._qemu.pid}/task").iterdir():
+            try:
+                name, rest = (task / "stat").read_text().split("(", 1)[1].rsplit(") ", 1)
+            except FileNotFoundError:
+                continue
+            fields = rest.split()
+            threads[int(task.name)] = name, fields[0], int(fields[11]) + int(fields[12])
+        return threads
+
+    def _processors(self) -> str:
+        registers = self._ask("human-monitor-command", **{"command-line": "info registers -a"})
+        functions = _Symbols(self._share / "kallsyms")
+        shown = []
+        for block in registers.split("CPU#")[1:]:
+            for register in ("RIP=", "PC="):
+                if register in block:
+                    place = block.split(register)[1].split()[0]
+                    halted = "HLT=1" in block
+                    shown.append(f"processor {block.split()[0]} at {functions.name(place)}{', halted' if halted else ''}")
+        return "\n".join(shown) if shown else registers.strip()
+
+    def _ask(self, command: str, **arguments) -> str:
+        """What QEMU answers, or why it does not: its threads may be what hangs."""
+        try:
+            return str(self._qmp(command, **arguments))
+        except (OSError, RuntimeError, ValueError) as error:
+            return f"QEMU does not answer {command}: {error}"
 
     def stop(self) -> None:
         # The throttle first: its group can go only when no thread of QEMU is in it.
@@ -79,13 +128,13 @@ class Machine:
         with open(self._console.with_suffix(".qemu"), "w") as log:
             self._qemu = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log,
                                           stderr=subprocess.STDOUT, preexec_fn=_die_with_parent)
-        qmp = self._qmp()
+        self._qmp = self._connect()
         if self._throttled:
-            self._start_throttle(qmp)
-        qmp("cont")
+            self._start_throttle()
+        self._qmp("cont")
 
-    def _start_throttle(self, qmp) -> None:
-        vcpus = [cpu["thread-id"] for cpu in qmp("query-cpus-fast")]
+    def _start_throttle(self) -> None:
+        vcpus = [cpu["thread-id"] for cpu in self._qmp("query-cpus-fast")]
         self._throttle = subprocess.Popen([sys.executable, "-B", str(HERE / "throttle.py")],
                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         task = {
@@ -165,7 +214,7 @@ class Machine:
             "-append", f"{KERNEL_OPTIONS} console=ttyAMA0",
         ]
 
-    def _qmp(self):
+    def _connect(self):
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         deadline = time.monotonic() + 20
         while True:
@@ -177,11 +226,12 @@ class Machine:
                     log = self._console.with_suffix(".qemu").read_text()
                     raise RuntimeError(f"QEMU did not start: {log}") from None
                 time.sleep(0.05)
+        link.settimeout(20)
         lines = link.makefile("rw")
         lines.readline()  # the greeting
 
-        def call(command: str):
-            lines.write(json.dumps({"execute": command}) + "\n")
+        def call(command: str, **arguments):
+            lines.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
             lines.flush()
             while True:
                 reply = json.loads(lines.readline())
@@ -192,6 +242,21 @@ class Machine:
 
         call("qmp_capabilities")
         return call
+
+
+class _Symbols:
+    """Names of the guest's kernel functions, from what its check runner wrote of /proc/kallsyms."""
+
+    def __init__(self, path: pathlib.Path):
+        lines = path.read_text().split("\n") if path.exists() else []
+        table = sorted((int(fields[0], 16), fields[2]) for fields in map(str.split, lines) if len(fields) >= 3)
+        self._addresses = [address for address, _ in table]
+        self._names = [name for _, name in table]
+
+    def name(self, place: str) -> str:
+        at = int(place, 16)
+        i = bisect.bisect_right(self._addresses, at) - 1
+        return f"{self._names[i]}+{at - self._addresses[i]:#x}" if i >= 0 and at - self._addresses[i] < 1 << 20 else place
 
 
 def _die_with_parent() -> None:

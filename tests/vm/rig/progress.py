@@ -73,4 +73,4 @@ def shown(result: dict) -> str:
 
 def last_lines(path: pathlib.Path) -> str:
     text = path.read_text(errors="replace") if path.exists() else ""
-    return "\n".join("  | " + line for line in text.splitlines()[-40:])
+    return "\n".join("  | " + line for line in text.splitlines()[-120:])
