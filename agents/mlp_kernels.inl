@@ -11,21 +11,7 @@ constexpr size_t kLanes = FLASH_LANES;
 constexpr size_t kRows = FLASH_ROWS;  // kRows * kColumns accumulators fit the registers
 constexpr size_t kColumns = 3;
 
-typedef float Vector __attribute__((vector_size(FLASH_LANES * sizeof(float))));
-typedef float Unaligned __attribute__((vector_size(FLASH_LANES * sizeof(float)), aligned(4), may_alias));
-
-inline Vector load(const float* p) {
-  return *reinterpret_cast<const Unaligned*>(p);
-}
-inline void store(float* p, Vector v) {
-  *reinterpret_cast<Unaligned*>(p) = v;
-}
-inline Vector all(float x) {
-  return x - Vector{};
-}
-constexpr size_t round_up(size_t n) {
-  return (n + kLanes - 1) / kLanes * kLanes;
-}
+#include "agents/vectors.inl"
 
 /// A matrix whose element (row, k) is data[row * row_step + k * k_step].
 struct Left {
@@ -145,36 +131,6 @@ void normalise_backward(float* d, const float* normalised, size_t n, size_t batc
     for (size_t i = 0; i < step; i += kLanes)
       store(d + i, (load(d + i) - mean - load(normalised + i) * slope) * inverse * load(mask.of + i));
   }
-}
-
-typedef int Integers __attribute__((vector_size(FLASH_LANES * sizeof(int))));
-inline Integers same(int x) {
-  return x - Integers{};
-}
-
-/// tanh x = (1 - e) / (1 + e), e = exp(-2 |x|), within 2e-7: actors have it in every layer, and a call of
-/// libm per number would cost more than all else. Infinity and NaN give NaN: both mean that learning
-/// diverged.
-inline Vector hyperbolic_tangent(Vector x) {
-  const Vector twice = reinterpret_cast<Vector>(reinterpret_cast<Integers>(x + x) & same(0x7fffffff));
-  const Integers small = twice < all(30);
-  const Vector y = -reinterpret_cast<Vector>((reinterpret_cast<Integers>(twice) & small) |
-                                             (reinterpret_cast<Integers>(all(30)) & ~small));
-  // exp(y) = 2^k exp(f), |f| <= ln(2) / 2.
-  const Integers k = __builtin_convertvector(y * all(1.442695041F) - all(0.5F), Integers);
-  const Vector kf = __builtin_convertvector(k, Vector);
-  const Vector f = (y - kf * all(0.693145752F)) - kf * all(1.42860677e-6F);
-  Vector e = all(1.0F / 720);
-  e = e * f + all(1.0F / 120);
-  e = e * f + all(1.0F / 24);
-  e = e * f + all(1.0F / 6);
-  e = e * f + all(0.5F);
-  e = e * f + all(1);
-  e = e * f + all(1);
-  e *= reinterpret_cast<Vector>((k + same(127)) << 23);
-  const Vector t = (all(1) - e) / (all(1) + e) + (x - x);
-  return reinterpret_cast<Vector>(reinterpret_cast<Integers>(t) |
-                                  (reinterpret_cast<Integers>(x) & same(static_cast<int>(0x80000000U))));
 }
 
 constexpr int kRelu = 1, kTanh = 2;

@@ -4,159 +4,96 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <cmath>
-#include <dnnl.hpp>
 #include <utility>
 #include <vector>
+
+#include "meta/gru_kernels.h"
 
 namespace flash {
 namespace {
 
-using dnnl::memory;
-using Forward = dnnl::lbr_gru_forward;
-using Backward = dnnl::lbr_gru_backward;
-
 constexpr std::int64_t kGates = 3, kBiases = 4;
 
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
-  return cpu;
+std::size_t size_of(std::int64_t n) {
+  return static_cast<std::size_t>(n);
 }
 
-dnnl::stream& stream() {
-  thread_local dnnl::stream s(engine());
-  return s;
-}
-
-/// One primitive: `directions` of one layer over a sequence.
-struct Shape {
-  std::int64_t steps, batch, inputs, hidden, directions;
-  dnnl::rnn_direction direction;
-
-  memory::desc plain(memory::dims dims, memory::format_tag tag) const {
-    return {std::move(dims), memory::data_type::f32, tag};
-  }
-  memory::desc x(memory::format_tag tag = memory::format_tag::tnc) const {
-    return plain({steps, batch, inputs}, tag);
-  }
-  memory::desc y(memory::format_tag tag = memory::format_tag::tnc) const {
-    return plain({steps, batch, directions * hidden}, tag);
-  }
-  memory::desc wx(memory::format_tag tag = memory::format_tag::ldigo) const {
-    return plain({1, directions, inputs, kGates, hidden}, tag);
-  }
-  memory::desc wh(memory::format_tag tag = memory::format_tag::ldigo) const {
-    return plain({1, directions, hidden, kGates, hidden}, tag);
-  }
-  memory::desc bias() const { return plain({1, directions, kBiases, hidden}, memory::format_tag::ldgo); }
-};
-
-/// Where one direction's (or both directions') parameters lie in the array.
-struct Place {
-  std::int64_t wx, wh, bias;
-};
-
-memory over(const memory::desc& desc, const float* data) {
-  return {desc, engine(), const_cast<float*>(data)};
-}
-
-/// As `to` wants it; the same memory if it already is.
-memory reordered(const memory& from, const memory::desc& to) {
-  if (from.get_desc() == to) return from;
-  memory m(to, engine());
-  dnnl::reorder(from, m).execute(stream(), const_cast<memory&>(from), m);
-  return m;
-}
-
-/// A primitive that has run forward, with what its backward pass reads.
-struct Run {
-  Shape shape{};
-  Place place{};
-  at::Tensor x, y;  // [T,N,inputs], [T,N,directions*hidden]; contiguous
-  Forward::primitive_desc forward;
-  memory workspace;
-};
-
-Run run_forward(const Shape& shape, const Place& place, const float* parameters, at::Tensor x,
-                bool training) {
-  Run run{shape, place, std::move(x), at::empty({shape.steps, shape.batch, shape.directions * shape.hidden}),
-          {},    {}};
-  run.forward = Forward::primitive_desc(
-      Forward::desc(training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
-                    shape.direction, shape.x(), {}, shape.wx(), shape.wh(), shape.bias(), shape.y(), {}),
-      engine());
-  std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC_LAYER, over(shape.x(), run.x.data_ptr<float>())},
-                                            {DNNL_ARG_WEIGHTS_LAYER, over(shape.wx(), parameters + place.wx)},
-                                            {DNNL_ARG_WEIGHTS_ITER, over(shape.wh(), parameters + place.wh)},
-                                            {DNNL_ARG_BIAS, over(shape.bias(), parameters + place.bias)},
-                                            {DNNL_ARG_DST_LAYER, over(shape.y(), run.y.data_ptr<float>())}};
-  if (training) {
-    run.workspace = memory(run.forward.workspace_desc(), engine());
-    arguments.emplace(DNNL_ARG_WORKSPACE, run.workspace);
-  }
-  Forward(run.forward).execute(stream(), arguments);
-  stream().wait();
-  return run;
-}
-
-/// Writes dL/dparameters into `d_parameters` at the run's place; returns dL/dx of dL/dy.
-at::Tensor run_backward(const Run& run, const float* parameters, const at::Tensor& dy, float* d_parameters) {
-  using tag = memory::format_tag;
-  const Shape& shape = run.shape;
-  const Backward::primitive_desc backward(
-      Backward::desc(dnnl::prop_kind::backward, shape.direction, shape.x(), {}, shape.wx(tag::any),
-                     shape.wh(tag::any), shape.bias(), shape.y(), {}, shape.x(), {}, shape.wx(), shape.wh(),
-                     shape.bias(), shape.y(), {}),
-      engine(), run.forward);
-  const memory wx = reordered(over(shape.wx(), parameters + run.place.wx), backward.weights_layer_desc());
-  const memory wh = reordered(over(shape.wh(), parameters + run.place.wh), backward.weights_iter_desc());
-  // oneDNN adds to the gradients of weights: their places are zero.
-  const memory d_wx = over(shape.wx(), d_parameters + run.place.wx);
-  const memory d_wh = over(shape.wh(), d_parameters + run.place.wh);
-  at::Tensor dx = at::zeros({shape.steps, shape.batch, shape.inputs});
-  Backward(backward).execute(stream(),
-                             {{DNNL_ARG_SRC_LAYER, over(shape.x(), run.x.data_ptr<float>())},
-                              {DNNL_ARG_WEIGHTS_LAYER, wx},
-                              {DNNL_ARG_WEIGHTS_ITER, wh},
-                              {DNNL_ARG_BIAS, over(shape.bias(), parameters + run.place.bias)},
-                              {DNNL_ARG_DST_LAYER, over(shape.y(), run.y.data_ptr<float>())},
-                              {DNNL_ARG_WORKSPACE, run.workspace},
-                              {DNNL_ARG_DIFF_SRC_LAYER, over(shape.x(), dx.data_ptr<float>())},
-                              {DNNL_ARG_DIFF_WEIGHTS_LAYER, d_wx},
-                              {DNNL_ARG_DIFF_WEIGHTS_ITER, d_wh},
-                              {DNNL_ARG_DIFF_BIAS, over(shape.bias(), d_parameters + run.place.bias)},
-                              {DNNL_ARG_DIFF_DST_LAYER, over(shape.y(), dy.data_ptr<float>())}});
-  stream().wait();
-  return dx;
-}
-
-/// Where layer `l`'s parameters begin, and those of its reverse direction alone.
-Place place_of(const GruSpec& spec, int l, bool reverse) {
+/// How many parameters the first `layers` layers have.
+std::int64_t parameters_of(const GruSpec& spec, int layers) {
   const std::int64_t h = spec.hidden;
-  std::int64_t at = 0;
-  for (int before = 0; before < l; ++before)
-    at += 2 * (kGates * h * (spec.layer_inputs(before) + h) + kBiases * h);
-  const std::int64_t wx = spec.layer_inputs(l) * kGates * h, wh = h * kGates * h;
+  std::int64_t n = 0;
+  for (int l = 0; l < layers; ++l) n += 2 * (kGates * h * (spec.layer_inputs(l) + h) + kBiases * h);
+  return n;
+}
+
+/// Where one direction of one layer has its parameters in the array.
+gru::Weights weights_of(const GruSpec& spec, int l, bool reverse, const float* parameters) {
+  const std::int64_t h = spec.hidden, wx = spec.layer_inputs(l) * kGates * h, wh = h * kGates * h;
+  const float* at = parameters + parameters_of(spec, l);
   return {at + (reverse ? wx : 0), at + 2 * wx + (reverse ? wh : 0),
           at + 2 * (wx + wh) + (reverse ? kBiases * h : 0)};
 }
 
-/// All layers below the last, then the last layer's forward direction, then the one step of its reverse.
-std::vector<Run> run_all(const GruSpec& spec, const float* parameters, at::Tensor x, bool training) {
+/// One direction of one layer that has run forward, with what its backward pass reads.
+struct Run {
+  gru::Direction shape;
+  int layer = 0;
+  at::Tensor x;  // [rows, inputs]; contiguous
+  at::Tensor tape;
+};
+
+at::Tensor floats(std::size_t n) {
+  return at::empty({static_cast<std::int64_t>(n)});
+}
+
+/// Writes the outputs into y, `y_step` apart.
+Run run_forward(const GruSpec& spec, int layer, bool reverse, const float* parameters, std::int64_t steps,
+                std::int64_t batch, const at::Tensor& x, float* y, std::size_t y_step) {
+  Run run{{size_of(steps), size_of(batch), size_of(spec.layer_inputs(layer)), size_of(spec.hidden), reverse},
+          layer,
+          x,
+          {}};
+  run.tape = floats(gru::tape_size(run.shape));
+  const at::Tensor scratch = floats(gru::scratch_size(run.shape));
+  gru::best().forward(run.shape, weights_of(spec, layer, reverse, parameters), run.x.data_ptr<float>(), y,
+                      y_step, run.tape.data_ptr<float>(), scratch.data_ptr<float>());
+  return run;
+}
+
+/// Writes dL/dparameters into `d_parameters` at the run's place, adds dL/dx of dL/dy to dx, if that is
+/// wanted.
+void run_backward(const GruSpec& spec, const Run& run, const float* parameters, const float* dy,
+                  std::size_t dy_step, float* d_parameters, float* dx) {
+  const gru::Weights d = weights_of(spec, run.layer, run.shape.reverse, d_parameters);
+  const at::Tensor scratch = floats(gru::scratch_size(run.shape));
+  gru::best().backward(
+      run.shape, weights_of(spec, run.layer, run.shape.reverse, parameters), run.x.data_ptr<float>(), dy,
+      dy_step, run.tape.data_ptr<float>(), scratch.data_ptr<float>(),
+      {const_cast<float*>(d.input), const_cast<float*>(d.recurrent), const_cast<float*>(d.bias), dx});
+}
+
+/// All layers below the last in both directions, then the last layer's forward direction, then the one step
+/// of its reverse. h [batch, 2 hidden] gets the outputs.
+std::vector<Run> run_all(const GruSpec& spec, const float* parameters, at::Tensor x, at::Tensor& h) {
   const std::int64_t steps = x.size(0), batch = x.size(1);
+  const std::size_t hidden = size_of(spec.hidden), both = 2 * hidden;
   std::vector<Run> runs;
+  const auto run = [&](int layer, bool reverse, std::int64_t t, const at::Tensor& from, float* y,
+                       std::size_t y_step) {
+    runs.push_back(run_forward(spec, layer, reverse, parameters, t, batch, from, y, y_step));
+  };
   for (int l = 0; l + 1 < spec.layers; ++l) {
-    runs.push_back(run_forward(
-        {steps, batch, spec.layer_inputs(l), spec.hidden, 2, dnnl::rnn_direction::bidirectional_concat},
-        place_of(spec, l, false), parameters, std::move(x), training));
-    x = runs.back().y;
+    at::Tensor y = at::empty({steps, batch, 2 * spec.hidden});
+    run(l, false, steps, x, y.data_ptr<float>(), both);
+    run(l, true, steps, x, y.data_ptr<float>() + hidden, both);
+    x = std::move(y);
   }
   const int last = spec.layers - 1;
-  runs.push_back(run_forward(
-      {steps, batch, spec.layer_inputs(last), spec.hidden, 1, dnnl::rnn_direction::unidirectional_left2right},
-      place_of(spec, last, false), parameters, x, training));
-  runs.push_back(run_forward(
-      {1, batch, spec.layer_inputs(last), spec.hidden, 1, dnnl::rnn_direction::unidirectional_right2left},
-      place_of(spec, last, true), parameters, x.narrow(0, steps - 1, 1), training));
+  h = at::empty({batch, 2 * spec.hidden});
+  const at::Tensor y = at::empty({steps, batch, spec.hidden});
+  run(last, false, steps, x, y.data_ptr<float>(), hidden);
+  h.narrow(1, 0, spec.hidden).copy_(y.select(0, steps - 1));
+  run(last, true, 1, x.select(0, steps - 1), h.data_ptr<float>() + hidden, both);
   return runs;
 }
 
@@ -168,20 +105,35 @@ struct GruBackward : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     TORCH_CHECK(!runs.empty(), "a GRU's backward pass can be taken once");
     const at::AutoDispatchBelowAutograd no_gradients_of_gradients;
-    const at::Tensor dh = gradients[0];
-    at::Tensor d = at::zeros({spec.parameters()});
-    const float* p = parameters.data_ptr<float>();
-    const std::int64_t h = spec.hidden;
+    const at::Tensor dh = gradients[0].contiguous();
+    at::Tensor d = at::empty({spec.parameters()});
+    const auto back = [&](const Run& run, const at::Tensor& dy, std::size_t from, float* dx) {
+      run_backward(spec, run, parameters.data_ptr<float>(), dy.data_ptr<float>() + from, size_of(dy.size(-1)),
+                   d.data_ptr<float>(), dx);
+    };
+    // The last layer: gradients come in at the last step alone.
     const Run& forward = runs[runs.size() - 2];
-    at::Tensor dy = at::zeros_like(forward.y);
-    dy.select(0, forward.shape.steps - 1).copy_(dh.narrow(1, 0, h));
-    at::Tensor dx = run_backward(forward, p, dy, d.data_ptr<float>());
-    dx.select(0, forward.shape.steps - 1)
-        .add_(run_backward(runs.back(), p, dh.narrow(1, h, h).unsqueeze(0).contiguous(), d.data_ptr<float>())
-                  .select(0, 0));
-    for (std::size_t l = runs.size() - 2; l-- > 0;) dx = run_backward(runs[l], p, dx, d.data_ptr<float>());
-    return {task_should_compute_output(0) ? dx : at::Tensor(),
-            task_should_compute_output(1) ? d : at::Tensor()};
+    const auto steps = static_cast<std::int64_t>(forward.shape.steps),
+               batch = static_cast<std::int64_t>(forward.shape.sequences);
+    at::Tensor dy = at::zeros({steps, batch, spec.hidden});
+    dy.select(0, steps - 1).copy_(dh.narrow(1, 0, spec.hidden));
+    const auto wanted = [&](int layer) {
+      return layer > 0 || task_should_compute_output(0) ? at::zeros({steps, batch, spec.layer_inputs(layer)})
+                                                        : at::Tensor();
+    };
+    at::Tensor dx = wanted(forward.layer);
+    float* to = dx.defined() ? dx.data_ptr<float>() : nullptr;
+    back(forward, dy, 0, to);
+    back(runs.back(), dh, size_of(spec.hidden), to ? dx.select(0, steps - 1).data_ptr<float>() : nullptr);
+    for (int l = spec.layers - 2; l >= 0; --l) {
+      dy = std::move(dx);
+      dx = wanted(l);
+      to = dx.defined() ? dx.data_ptr<float>() : nullptr;
+      back(runs[2 * size_of(l)], dy, 0, to);
+      back(runs[2 * size_of(l) + 1], dy, size_of(spec.hidden), to);
+    }
+    runs.clear();
+    return {dx, task_should_compute_output(1) ? d : at::Tensor()};
   }
   void release_variables() override {
     parameters = at::Tensor();
@@ -193,7 +145,7 @@ struct GruBackward : torch::autograd::Node {
 }  // namespace
 
 std::int64_t GruSpec::parameters() const {
-  return place_of(*this, layers, false).wx;
+  return parameters_of(*this, layers);
 }
 
 at::Tensor make_gru_parameters(const GruSpec& spec, Random& random) {
@@ -216,9 +168,7 @@ at::Tensor gru_last_output(const GruSpec& spec, const at::Tensor& parameters, co
   std::vector<Run> runs;
   {
     const at::AutoDispatchBelowAutograd no_gradients;
-    runs = run_all(spec, parameters.data_ptr<float>(), x.detach(), training);
-    const Run& forward = runs[runs.size() - 2];
-    h = at::cat({forward.y.select(0, forward.shape.steps - 1), runs.back().y.select(0, 0)}, 1);
+    runs = run_all(spec, parameters.data_ptr<float>(), x.detach(), h);
   }
   if (training) {
     const auto node = std::shared_ptr<GruBackward>(new GruBackward, torch::autograd::deleteNode);

@@ -1,7 +1,6 @@
 // Purpose: the recurrent layer of FLASH's meta learner: a bidirectional GRU of one or more layers whose
-// output is that of the last step, as one node of autograd over oneDNN's lbr_gru (the "linear before reset"
-// form that torch.nn.GRU computes). Private to this room: includes torch. Ownership: values. Thread rule:
-// pure functions.
+// output is that of the last step, as one node of autograd over gru_kernels. Private to this room: includes
+// torch. Ownership: values. Thread rule: pure functions.
 //
 // "Last output" needs of the last layer's reverse direction one step only, the first that it takes; it is the
 // only one computed. Output and gradients are those of the whole computation.
@@ -33,8 +32,8 @@ struct GruSpec {
 at::Tensor make_gru_parameters(const GruSpec& spec, Random& random);
 
 /// h [N, 2 hidden] of x [T, N, inputs], no padding: forward direction after the last step, reverse direction
-/// at the last step. Gradients flow to x and the parameters. Shapes that do not fit throw c10::Error; what
-/// oneDNN refuses throws dnnl::error. Both are std::exceptions and end at the facade.
+/// at the last step. Gradients flow to x and the parameters, once. Shapes that do not fit throw c10::Error,
+/// which ends at the facade.
 at::Tensor gru_last_output(const GruSpec& spec, const at::Tensor& parameters, const at::Tensor& x);
 
 }  // namespace flash
