@@ -134,7 +134,7 @@ int adapt(const Arguments& a) {
 void print_overhead(const json& r) {
   std::printf("%s; kernel %s\n", r["blas"].get<std::string>().c_str(),
               r["kernel"].get<std::string>().c_str());
-  for (const char* part : {"decision_us", "embedding_ms", "update_ms"}) {
+  for (const char* part : {"decision_us", "embedding_ms", "update_ms", "yardstick"}) {
     std::printf("\n%s\n", part);
     for (const auto& [name, value] : r[part].items())
       if (value.is_number()) std::printf("  %-20s %10.3f\n", name.c_str(), value.get<double>());

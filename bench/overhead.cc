@@ -191,6 +191,24 @@ class Meta {
   std::vector<Trajectory> all_;
 };
 
+/// Floating point operations of an update of the paper's encoder, 10^9: forward, and twice as many back. Of
+/// the last layer's reverse direction one step counts for nothing.
+double update_gflop(const EncoderOptions& o) {
+  const double h = o.hidden, gates = 3 * h;
+  double per_step = 0;
+  for (int layer = 0; layer < o.layers; ++layer)
+    per_step += (layer + 1 < o.layers ? 2 : 1) * 2 * gates * ((layer > 0 ? 2 * h : kFeatures) + h);
+  return 3 * per_step * kSteps * kTrajectories / 1e9;
+}
+
+/// What an update is work for, and what this core does at best.
+json yardstick(int rounds) {
+  plain_torch::MatrixProduct product;
+  Contest contest{{{"product", std::ref(product), {}}}};
+  const double n = plain_torch::MatrixProduct::kSize, ms = contest.medians(rounds, 1, 1e3)["product"];
+  return {{"update_gflop", update_gflop({})}, {"libtorch_gflop_per_s", 2 * n * n * n / ms / 1e6}};
+}
+
 Result<json> embeddings(json& updates, int rounds) {
   EncoderOptions paper, small, set;
   small.hidden = 64;
@@ -239,6 +257,7 @@ Result<json> measure_overhead(bool quick) {
     json updates;
     FLASH_TRY(out["embedding_ms"], embeddings(updates, quick ? kQuickRounds : kRounds));
     out["update_ms"] = updates;
+    out["yardstick"] = yardstick(quick ? kQuickRounds : kRounds);
   } catch (const std::exception& e) {
     return Error(std::errc::io_error, std::string("measuring: ") + e.what());
   }

@@ -67,7 +67,8 @@ std::optional<link::Neighbour> NearestPairs::nearest(const std::string& node,
     float squares = 0;
     const auto e = embedding(i);
     for (std::size_t d = 0; d < width; ++d) squares += (e[d] - q.embedding[d]) * (e[d] - q.embedding[d]);
-    const bool nearest = squares<all.squares, nearest_serving = k.episodes> 0 && squares < serving.squares;
+    const bool nearest = squares < all.squares;
+    const bool nearest_serving = k.episodes > 0 && squares < serving.squares;
     if ((!nearest && !nearest_serving) || (k.node == node && k.agent == q.agent)) continue;
     if (nearest) all = {i, squares};
     if (nearest_serving) serving = {i, squares};

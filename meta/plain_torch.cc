@@ -105,4 +105,15 @@ void MetaLearner::update(const Sequences& s) {
   }
 }
 
+struct MatrixProduct::Impl {
+  at::Tensor a = at::full({kSize, kSize}, 0.5F), b = a.clone(), c = a.clone();
+};
+
+MatrixProduct::MatrixProduct() : impl_(new Impl) {}
+MatrixProduct::~MatrixProduct() = default;
+
+void MatrixProduct::operator()() {
+  at::mm_out(impl_->c, impl_->a, impl_->b);
+}
+
 }  // namespace flash::plain_torch

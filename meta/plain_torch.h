@@ -43,4 +43,17 @@ class MetaLearner {
   std::unique_ptr<Impl> impl_;
 };
 
+/// A product of two square matrices: what one core of this machine multiplies and adds at best.
+class MatrixProduct {
+ public:
+  static constexpr int kSize = 1024;
+  MatrixProduct();
+  ~MatrixProduct();
+  void operator()();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 }  // namespace flash::plain_torch

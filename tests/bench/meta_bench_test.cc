@@ -137,6 +137,10 @@ TEST_F(MetaBench, OverheadHasLibtorchBesideEach) {
   measured("decision_us", {"without", "with_32"});
   measured("embedding_ms", {"one_new", "libtorch_one_new", "all", "libtorch_all"});
   measured("update_ms", {"gru", "libtorch"});
+  measured("yardstick", {"libtorch_gflop_per_s"});
+  // 20 x 100 steps, two directions of 10 inputs and one of 512, three gates of 256, forward and twice that
+  // back.
+  EXPECT_NEAR(run.json["yardstick"]["update_gflop"], 3 * 2000 * 2 * 768 * (2 * 266 + 768) / 1e9, 0.01);
 }
 
 }  // namespace
