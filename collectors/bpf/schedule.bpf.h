@@ -38,7 +38,7 @@ struct flash_counter {
 
 /* What a CPU does now. Cache lines of its own. */
 struct flash_cpu {
-  __u64 ran; /* sum_exec_runtime of the running task up to which all is in oncpu_ns */
+  __u64 ran; /* sum_exec_runtime of the task `pid` up to which all is in oncpu_ns */
   __u64 oncpu_ns;
   __u64 switches;
   __u64 waited_ns;
@@ -50,7 +50,8 @@ struct flash_cpu {
   __u8 pending[FLASH_PENDING_WAITS];
   struct flash_counter counters[FLASH_COUNTERS];
   struct flash_cost cost; /* of on_switch */
-  __u64 padding;
+  __s32 pid;    /* the running task, as far as is known: 0 is the idle one */
+  __u32 unseen; /* tasks that were there without a switch to them, whose time is not known */
 };
 
 /* Of one watched cgroup with its descendants, on one CPU, since it is watched. */

@@ -273,7 +273,9 @@ ProbeCost ScheduleProbe::cost() const {
 }
 
 std::uint64_t ScheduleProbe::missed() const {
-  return impl_->info().recursion_misses;
+  std::uint64_t missed = impl_->info().recursion_misses;
+  for (std::size_t cpu = 0; cpu < impl_->cpu_slots; ++cpu) missed += impl_->cpus[cpu].unseen;
+  return missed;
 }
 
 }  // namespace flash
