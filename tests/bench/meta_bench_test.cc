@@ -140,7 +140,7 @@ TEST_F(MetaBench, OverheadHasLibtorchBesideEach) {
   measured("yardstick", {"libtorch_gflop_per_s"});
   // 20 x 100 steps, two directions of 10 inputs and one of 512, three gates of 256, forward and twice that
   // back.
-  EXPECT_NEAR(run.json["yardstick"]["update_gflop"], 3 * 2000 * 2 * 768 * (2 * 266 + 768) / 1e9, 0.01);
+  EXPECT_NEAR(run.json["yardstick"]["update_gflop"], 3.0 * 2000 * 2 * 768 * (2 * 266 + 768) / 1e9, 0.01);
 }
 
 }  // namespace
