@@ -166,7 +166,7 @@ static __always_inline void run(struct flash_cpu* cpu, struct task_struct* task)
   barrier_var(ran);  // else clang makes one load of two addresses, which the verifier refuses
   if (cpu->pid != task->pid) {
     if (task->prio < MAX_RT_PRIO) {
-      cpu->unseen++;
+      if (cgroup_of(task)->self.parent) cpu->unseen++;  // nobody watches the root
       return;
     }
     ran = task->se.prev_sum_exec_runtime;
