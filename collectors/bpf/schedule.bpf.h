@@ -50,8 +50,8 @@ struct flash_cpu {
   __u8 pending[FLASH_PENDING_WAITS];
   struct flash_counter counters[FLASH_COUNTERS];
   struct flash_cost cost; /* of on_switch */
-  __s32 pid;    /* the running task, as far as is known: 0 is the idle one */
-  __u32 unseen; /* tasks that were there without a switch to them, whose time is not known */
+  __s32 pid;              /* the running task, as far as is known: 0 is the idle one */
+  __u32 unseen;           /* tasks that were there without a switch to them, whose time is not known */
 };
 
 /* Of one watched cgroup with its descendants, on one CPU, since it is watched. */
