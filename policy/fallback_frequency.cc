@@ -102,6 +102,7 @@ void decide_frequency(const FrequencyInput& in, Action& proposed, std::string& o
   if (freq > in.khz) freq = step_at_or_above(freq, in.steps, in.range);
   freq = std::clamp(freq, in.range.lower, in.range.upper);
   proposed.set(kKnob, freq);
+  if (!in.words) return;
 
   if (slo.given() && !judged)
     out += idle ? "No request came, judged by CPU use. "

@@ -44,6 +44,7 @@ struct FrequencyInput {
   KnobRange range;
   std::span<const double> steps;
   int cpus = 1;
+  bool words = true;  // false: only what cannot be decided is said, no alternatives, for the simulator's pace
 };
 
 /// STEP below `khz`: rule's step_khz (at least one hardware step), else one hardware step, else 100 MHz.

@@ -174,9 +174,9 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
   const double target = std::max(opt.target_utilization, 0.01);
   const bool unlimited = std::isinf(limit);
   ++cpu_samples_;
-  if (unlimited)
+  if (in.words && unlimited)
     appendf(out, "CPU use %.2f cores of %.0f, no limit", usage.value, in.node_cores);
-  else
+  else if (in.words)
     appendf(out, "CPU use %.2f of %.2f cores (%.0f %%, target %.0f %%)", usage.value, limit,
             limit > 0 ? 100 * usage.value / limit : 0.0, 100 * target);
 
@@ -226,6 +226,7 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
   // What rounding or clamping moved by less than the tolerance is no reason to write, unless out of range.
   if (!unlimited && same_setting(KnobKind::CpuLimit, desired, limit)) desired = limit;
   proposed.set(KnobKind::CpuLimit, desired);
+  if (!in.words) return;
 
   if (is_throttled) appendf(out, ", throttled in %.0f %% of the periods", 100 * throttled.value);
   if (slow)
@@ -271,10 +272,12 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
     if (oom) peaks_.add(in.now, opt.half_life_s, bumped);
   }
 
-  out += "Working set ";
-  append_value(out, kKnob, used.value);
-  out += " of ";
-  append_value(out, kKnob, limit);
+  if (in.words) {
+    out += "Working set ";
+    append_value(out, kKnob, used.value);
+    out += " of ";
+    append_value(out, kKnob, limit);
+  }
   if (unlimited && memory_samples_ < kFirstSteps) {
     appendf(out, ": watching before the first limit (step %d of %d).", memory_samples_, kFirstSteps);
     proposed.set(kKnob, limit);
@@ -293,6 +296,7 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
                     limit > in.memory_range.upper;
   if (!unlimited && !must && std::abs(desired / limit - 1) <= kMemoryTolerance) desired = limit;
   proposed.set(kKnob, desired);
+  if (!in.words) return;
 
   appendf(out, ", %.0f %% of the recent peaks below ", 100 * opt.percentile);
   append_value(out, kKnob, peak);

@@ -102,6 +102,7 @@ struct LimitsInput {
   double memory_limit = std::numeric_limits<double>::quiet_NaN();  // the same
   KnobRange cpu_range, memory_range;
   double node_cores = 1;
+  bool words = true;  // false: only what cannot be decided is said, for the simulator's pace
 };
 
 class LimitsFallback {

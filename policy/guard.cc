@@ -149,12 +149,11 @@ double flap(const GuardInput& in, double proposed, std::string& reason) {
   // A last move down must not leave further cuts of memory as the only way: running into its limit may kill.
   const bool cut = in.knob == KnobKind::MemoryLimit && direction < 0;
   if (!cut && !in.flaps->reverses(direction)) return proposed;
-  const int reversals = in.flaps->reversals(in.step, g.flap_window_steps);
-  if (reversals < g.flap_budget) return proposed;
+  if (!in.flaps->reversed(g.flap_budget, in.step, g.flap_window_steps)) return proposed;
   if (direction > 0 && (starving(in.knob, *in.observation, g) || short_of_room(in))) return proposed;
   if (in.words)
-    appendf(reason, "changed direction %d times in the last %d steps, %d are allowed", reversals,
-            g.flap_window_steps, g.flap_budget);
+    appendf(reason, "changed direction %d times in the last %d steps, %d are allowed",
+            in.flaps->reversals(in.step, g.flap_window_steps), g.flap_window_steps, g.flap_budget);
   return in.current;
 }
 
@@ -210,11 +209,21 @@ void FlapRecord::record(std::uint64_t step, int direction) {
   last_ = direction;
 }
 
+bool FlapRecord::within(std::size_t back, std::uint64_t step, int window) const {
+  const std::uint64_t at = steps_[(next_ + kRemembered - back) % kRemembered];
+  return at + static_cast<std::uint64_t>(std::max(window, 0)) > step;
+}
+
+bool FlapRecord::reversed(int times, std::uint64_t step, int window) const {
+  if (times <= 0) return true;
+  const auto back = static_cast<std::size_t>(times);
+  return back <= count_ && within(back, step, window);
+}
+
 int FlapRecord::reversals(std::uint64_t step, int window) const {
-  int n = 0;
-  for (std::size_t i = 0; i < count_; ++i)
-    if (steps_[i] + static_cast<std::uint64_t>(std::max(window, 0)) > step) ++n;
-  return n;
+  std::size_t n = 0;
+  while (n < count_ && within(n + 1, step, window)) ++n;
+  return static_cast<int>(n);
 }
 
 bool starving(KnobKind knob, const Observation& o, const GuardOptions& g) {

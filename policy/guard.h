@@ -27,9 +27,13 @@ class FlapRecord {
   bool reverses(int direction) const { return last_ != 0 && direction != 0 && direction != last_; }
   /// Reversals in the last `window` steps, as far as remembered (at most kRemembered).
   int reversals(std::uint64_t step, int window) const;
+  /// Were there so many? Looks at one of them, where reversals() goes through all.
+  bool reversed(int times, std::uint64_t step, int window) const;
   static constexpr std::size_t kRemembered = 64;
 
  private:
+  /// The `back`-th newest, from 1.
+  bool within(std::size_t back, std::uint64_t step, int window) const;
   int last_ = 0;
   std::size_t count_ = 0, next_ = 0;
   std::array<std::uint64_t, kRemembered> steps_{};

@@ -17,19 +17,32 @@ constexpr int kRestart_s = 2;
 constexpr double kNeighbourEvery_s = 90;
 constexpr double kNormalFrom = 16;  // arrivals per period beyond which a normal stands for the Poisson
 
-/// Poisson of this mean by inversion, so that more load never means fewer arrivals. `at_zero` is exp(-mean).
-double poisson(double mean, double at_zero, std::uint64_t bits) {
-  if (mean > kNormalFrom) return std::max(0.0, std::trunc(mean + std::sqrt(mean) * bell(bits) + 0.5));
-  const double u = unit(bits);
-  double p = at_zero, sum = p;
-  int n = 0;
-  while (u > sum && n < 64) {
-    ++n;
-    p *= mean / n;
-    sum += p;
+/// Poisson of one mean by inversion, so that more load never means fewer arrivals.
+class Poisson {
+ public:
+  explicit Poisson(double mean) : mean_(mean) {
+    if (mean <= kNormalFrom) at_most_[0] = p_ = std::exp(-mean);
   }
-  return n;
-}
+  double draw(std::uint64_t bits) {
+    if (mean_ > kNormalFrom) return std::max(0.0, std::trunc(mean_ + std::sqrt(mean_) * bell(bits) + 0.5));
+    const double u = unit(bits);
+    int n = 0;
+    while (n < kMost && u > at_most_[n])
+      if (++n > known_) extend();
+    return n;
+  }
+
+ private:
+  static constexpr int kMost = 64;
+  void extend() {
+    ++known_;
+    p_ *= mean_ / known_;
+    at_most_[known_] = at_most_[known_ - 1] + p_;
+  }
+  double mean_, p_ = 0;
+  int known_ = 0;                          // the last n that at_most_ has
+  std::array<double, kMost + 1> at_most_;  // P(N <= n)
+};
 
 /// The sum of `batches` geometric sizes of mean `burst`.
 double batched(double batches, double burst, double log_more, std::uint64_t bits) {
@@ -187,7 +200,7 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
   const double own_variance = p.cv * p.cv * own * own + p.jitter * p.jitter * service * service;
 
   const double batches = rate * kPeriod_s / p.burst;
-  const double at_zero = batches <= kNormalFrom ? std::exp(-batches) : 0;
+  Poisson arriving(batches);
   const double log_more = p.burst > 1 ? std::log(1 - 1 / p.burst) : -1;
 
   Mixture mixture;
@@ -197,7 +210,7 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
   const double together = std::min(1.0, (own + wait) / kPeriod_s);  // of a period's arrivals, at one time
   for (int i = 0; i < kPeriods; ++i) {
     const std::uint64_t draw = random.next(), size = random.next(), effort = random.next();
-    const double n = batched(poisson(batches, at_zero, draw), p.burst, log_more, size);
+    const double n = batched(arriving.draw(draw), p.burst, log_more, size);
     t.arrivals += n;
     if (s.restart_s > 0) {
       t.refused += n;
@@ -261,7 +274,7 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
   s.completed_part -= t.completed;
   if (mixture.total() > 0) {
     t.mean_ms = 1000 * mixture.mean();
-    t.p50_ms = 1000 * mixture.exceeded_by(0.5);
+    if (settings.median) t.p50_ms = 1000 * mixture.exceeded_by(0.5);
     const double n = std::max(1.0, t.completed);
     if (n < kFewRequests) {
       // The greatest and the second of n uniforms.

@@ -46,6 +46,7 @@ struct NodeSettings {
   double cpu_limit = 0;     // cores; +inf none
   double memory_limit = 0;  // bytes; +inf none
   double khz = 0;
+  bool median = true;  // p50_ms is wanted
 };
 
 /// What a perfect observer saw.
@@ -62,7 +63,8 @@ struct NodeTick {
   bool oom_killed = false;
   double arrivals = 0, completed = 0, refused = 0;  // requests
   double work = 0;                                  // requests' worth of work done, parts included
-  double mean_ms = 0, p50_ms = 0;
+  double mean_ms = 0;
+  double p50_ms = 0;      // where it is wanted
   double p99_ms = 0;      // as a collector reports it: the floor(0.99 (n - 1))-th of n samples from below
   double top_ms[2] = {};  // of a tick of fewer than kFewRequests: its slowest and second slowest request
 };

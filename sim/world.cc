@@ -83,11 +83,11 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
       khz_before_ = in_force_[0];
       in_force_[0] = level_to_khz(static_cast<int>(start.below(kFrequencyLevels)), pair.steps(),
                                   pair.range(KnobKind::CpuFrequency));
-      pass(i > 0);
+      pass(i > 0, true);
     }
     return;
   }
-  for (int i = 0; i < kWarmUp; ++i) pass(false);
+  for (int i = 0; i < kWarmUp; ++i) pass(false, true);
 }
 
 void WorldCore::act(std::span<const double> wanted, bool words) {
@@ -112,14 +112,14 @@ void WorldCore::act(std::span<const double> wanted, bool words) {
     put_in_force(i, in.knob, allowed);
   }
   verdicts.clear();
-  pass(true);
+  pass(true, false);
 }
 
 void WorldCore::execute(std::span<const double> allowed) {
   khz_before_ = in_force_[0];
   for (std::size_t i = 0; i < in_force().size(); ++i)
     put_in_force(i, task() == Task::ResourceLimits ? kLimitsActions[i] : KnobKind::CpuFrequency, allowed[i]);
-  pass(true);
+  pass(true, true);
 }
 
 void WorldCore::put_in_force(std::size_t i, KnobKind knob, double allowed) {
@@ -128,12 +128,12 @@ void WorldCore::put_in_force(std::size_t i, KnobKind knob, double allowed) {
   in_force_[i] = allowed;
 }
 
-void WorldCore::pass(bool with_reward) {
+void WorldCore::pass(bool with_reward, bool median) {
   NodeSettings settings;
   if (task() == Task::ResourceLimits) {
-    settings = {in_force_[0], in_force_[1], pair_->environment().top_khz()};
+    settings = {in_force_[0], in_force_[1], pair_->environment().top_khz(), median};
   } else {
-    settings = {kUnlimited, kUnlimited, in_force_[0]};
+    settings = {kUnlimited, kUnlimited, in_force_[0], median};
   }
   tick_ = advance(pair_->parameters(), settings, rate_ahead(0), random_.fork(step_), node_);
   ++step_;
@@ -186,13 +186,13 @@ void WorldCore::observe(const NodeTick& t, const NodeSettings& settings) {
         Sample::good(read(t.work * pair_->parameters().instructions + 1e6, e.noise, random));
   }
   if (options.rapl && e.power.max_w > 0) {
-    const double busy =
-        std::min(1.0, t.cpu_s / cpus) * std::pow(settings.khz / e.top_khz(), e.power.exponent);
+    const double speed = settings.khz / e.top_khz();
+    const double busy = std::min(1.0, t.cpu_s / cpus) * (speed == 1 ? 1 : std::pow(speed, e.power.exponent));
     o[Signal::Power] =
         Sample::good(read(e.power.idle_w + (e.power.max_w - e.power.idle_w) * busy, e.noise, random));
   }
   // What the StatsD collector says of a tick: no latency without a request.
-  if (t.completed > 0) o[Signal::LatencyP50] = Sample::good(t.p50_ms);
+  if (t.completed > 0 && settings.median) o[Signal::LatencyP50] = Sample::good(t.p50_ms);
   o[Signal::LatencyP99] = latency_.p99(t, random.next());
   o[Signal::RequestRate] = Sample::good(t.completed);
   o[Signal::ErrorRate] = Sample::good(t.refused);
@@ -277,10 +277,8 @@ void World::step_knobs(std::span<const double> values) {
 
 void World::ask_fallback() {
   if (!with_fallback_) return;
-  thread_local std::string words;
-  thread_local std::vector<Alternative> alternatives;
-  words.clear();
-  alternatives.clear();
+  std::string words;
+  std::vector<Alternative> alternatives;
   const Pair& pair = core_.pair();
   Action proposed;
   if (core_.task() == Task::ResourceLimits) {
@@ -293,6 +291,7 @@ void World::ask_fallback() {
     in.cpu_range = pair.range(KnobKind::CpuLimit);
     in.memory_range = pair.range(KnobKind::MemoryLimit);
     in.node_cores = pair.node().cores;
+    in.words = false;
     limits_->decide(in, proposed, words);
     for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) {
       fallback_knobs_[i] = proposed[kLimitsActions[i]];
@@ -307,6 +306,7 @@ void World::ask_fallback() {
   in.range = pair.range(KnobKind::CpuFrequency);
   in.steps = pair.steps();
   in.cpus = pair.cpus();
+  in.words = false;
   decide_frequency(in, proposed, words, alternatives);
   fallback_knobs_[0] = proposed[KnobKind::CpuFrequency];
   fallback_[0] = static_cast<float>(khz_to_level(fallback_knobs_[0], in.range));

@@ -45,8 +45,9 @@ class WorldCore {
   void reset(const Pair& pair, double offset_s, std::uint64_t seed);
   /// Asks for knob values (limits: cores, bytes; frequency: kHz); the guards have the last word. Then a
   /// second passes. `words`: ask the guards for their reasons too (slower, the same values).
+  /// The median latency, which no policy reads, is left out.
   void act(std::span<const double> wanted, bool words = false);
-  /// The same for who has asked the guards already (ControlLoop, sim/managed_world.h).
+  /// The same for who has asked the guards already (ControlLoop, sim/managed_world.h), with all signals.
   void execute(std::span<const double> allowed);
   /// The application was updated while it runs (AWARE 2.3): backlog, memory and what is in force stay, the
   /// rest is the new pair's. It must outlive this. REQUIRES: the same task.
@@ -83,7 +84,7 @@ class WorldCore {
  private:
   friend class World;
   void put_in_force(std::size_t i, KnobKind knob, double allowed);
-  void pass(bool with_reward);
+  void pass(bool with_reward, bool median);
   void observe(const NodeTick& tick, const NodeSettings& settings);
   void judge_step();
 

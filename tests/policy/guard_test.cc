@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include "core/random.h"
 #include "tests/policy/fixtures.h"
 
 namespace flash {
@@ -253,6 +254,19 @@ TEST_F(Flap, KeepsTheKnobStillBeyondItsBudget) {
   EXPECT_EQ(ask(0.9), 0.9) << "on in the same direction is no flap";
   observation[Signal::CpuPressureSome] = Sample::good(0.9);
   EXPECT_EQ(ask(1.2), 1.2) << "a starving target may grow";
+}
+
+TEST(FlapRecord, WhetherItReversedSoOftenIsWhatItsCountSays) {
+  Random random(3);
+  FlapRecord record;
+  for (std::uint64_t step = 0; step < 400; step += 1 + random.below(4)) {
+    record.record(step, random.below(2) == 0 ? -1 : 1);
+    for (const int window : {0, 1, 10, 60, 1000})
+      for (const int times : {-1, 0, 1, 2, 5, 30, 64, 65})
+        ASSERT_EQ(record.reversed(times, step, window), record.reversals(step, window) >= times)
+            << step << " " << window << " " << times;
+  }
+  EXPECT_EQ(record.reversals(400, 1000), 64) << "as many as it remembers";
 }
 
 TEST_F(Flap, ForgetsAfterTheWindow) {

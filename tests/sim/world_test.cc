@@ -5,8 +5,10 @@
 
 #include <array>
 #include <cmath>
+#include <string>
 #include <vector>
 
+#include "policy/fallback_frequency.h"
 #include "sim/batch.h"
 #include "tests/sim/made_pool.h"
 
@@ -120,6 +122,79 @@ TEST(World, GuardsDecideTheSameWithAndWithoutWords) {
         ASSERT_EQ(with.reward().value, without.reward().value) << t;
       }
     }
+}
+
+TEST(World, FallbacksProposeTheSameWithAndWithoutWords) {
+  for (std::uint64_t n = 0; n < 12; ++n) {
+    const Pair limits = made::pair(made::nth(8, n), made::node(), Task::ResourceLimits),
+               frequency = made::pair(made::nth(8, n), made::node(), Task::CpuFrequency);
+    World world;
+    world.reset(limits, 0, n);
+    LimitsFallback talks, silent;
+    Random random(n);
+    for (int t = 0; t < 80; ++t) {
+      world.step(any_action(Task::ResourceLimits, random));
+      LimitsInput in;
+      in.now = from_seconds(t);
+      in.rule = &limits.rule();
+      in.observation = &world.core().observation();
+      in.cpu_limit = world.core().in_force()[0];
+      in.memory_limit = world.core().in_force()[1];
+      in.cpu_range = limits.range(KnobKind::CpuLimit);
+      in.memory_range = limits.range(KnobKind::MemoryLimit);
+      in.node_cores = limits.node().cores;
+      Action with, without;
+      std::string words, none;
+      talks.decide(in, with, words);
+      in.words = false;
+      silent.decide(in, without, none);
+      EXPECT_FALSE(words.empty());
+      EXPECT_TRUE(none.empty()) << none;
+      for (const KnobKind knob : kLimitsActions) ASSERT_EQ(with[knob], without[knob]) << t;
+    }
+    world.reset(frequency, 0, n);
+    for (int t = 0; t < 80; ++t) {
+      world.step(any_action(Task::CpuFrequency, random));
+      FrequencyInput in;
+      in.rule = &frequency.rule();
+      in.observation = &world.core().observation();
+      in.khz = world.core().in_force()[0];
+      in.range = frequency.range(KnobKind::CpuFrequency);
+      in.steps = frequency.steps();
+      in.cpus = frequency.cpus();
+      Action with, without;
+      std::string words, none;
+      std::vector<Alternative> alternatives, no_alternatives;
+      decide_frequency(in, with, words, alternatives);
+      in.words = false;
+      decide_frequency(in, without, none, no_alternatives);
+      EXPECT_TRUE(none.empty() && no_alternatives.empty()) << none;
+      ASSERT_EQ(with[KnobKind::CpuFrequency], without[KnobKind::CpuFrequency]) << t;
+    }
+  }
+}
+
+TEST(World, TheMedianIsThereForWhoExecutesAndNothingElseDiffers) {
+  for (const Task task : kTasks) {
+    const Pair pair = made::pair(made::nth(5, 2), made::node(), task);
+    WorldCore acts, executes;
+    acts.reset(pair, 0, 4);
+    executes.reset(pair, 0, 4);
+    EXPECT_TRUE(acts.observation()[Signal::LatencyP50].usable())
+        << "as if somebody had been in charge before";
+    Random random(2);
+    for (int t = 0; t < 60; ++t) {
+      std::array<double, 2> knobs{};
+      acts.to_knobs(any_action(task, random), knobs);
+      acts.act(knobs);
+      executes.execute(acts.in_force());
+      EXPECT_FALSE(acts.observation()[Signal::LatencyP50].usable());
+      EXPECT_TRUE(executes.observation()[Signal::LatencyP50].usable());
+      ASSERT_EQ(acts.observation()[Signal::LatencyP99].value,
+                executes.observation()[Signal::LatencyP99].value);
+      ASSERT_EQ(acts.reward().value, executes.reward().value) << t;
+    }
+  }
 }
 
 TEST(World, TheRoomForGrowthIsTheFallbacks) {
