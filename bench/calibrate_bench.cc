@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +24,8 @@ using nlohmann::ordered_json;
 
 constexpr double kLimits[] = {0.4, 0.8, 1.2};         // cores
 constexpr double kLoads[] = {0.25, 0.45, 0.65, 0.8};  // of what the limit allows
+constexpr double kReferenceLoad = 0.25;               // cores of the profile's, for what a request costs here
+constexpr double kLeastRate = 10;  // requests per second; fewer say nothing of a second's p99
 constexpr int kSettle_s = 2;
 constexpr int kPeriod_us = 100000;
 
@@ -107,18 +108,30 @@ std::vector<Application> choose(const CalibrateSimOptions& options) {
   return chosen;
 }
 
-/// What the parameters of a fit change: the machine's time per work, and time that is no work of the
-/// service's.
+/// What the parameters of a fit change: time that is no work of the service's, and what the machine adds.
 struct Fit {
-  std::map<std::size_t, double> speed;  // by application: CPU time per request, of what its profile says
-  double overhead_ms = 0;               // per request: the network, waking up
-  double jitter = 0;                    // coefficient of variation that the machine adds to a request's work
+  double overhead_ms = 0;  // per request: the network, waking up
+  double jitter = 0;       // coefficient of variation that the machine adds to a request's work
 };
 
-Seen predict(const Application& a, const Point& point, const Fit& fit, int seconds) {
+/// The node model's p99 is of a tick's arrivals; a load generator reports it of a second's answers, which in
+/// a queue that grows came earlier. Of the arrivals that were answered by the end of `second` the last one's:
+/// `p99_ms` by tick.
+double answered_p99(const std::vector<double>& p99_ms, int second) {
+  constexpr int kParts = 20;  // of a second
+  for (int at = (second + 1) * kParts; at > 0; --at) {
+    const auto tick = static_cast<std::size_t>((at - 1) / kParts);
+    const double into = static_cast<double>(at) / kParts - static_cast<double>(tick);
+    const double before = p99_ms[tick > 0 ? tick - 1 : 0];
+    const double p99 = before + into * (p99_ms[tick] - before);
+    if (static_cast<double>(at) / kParts + p99 / 1000 <= second + 1) return p99;
+  }
+  return p99_ms[0];
+}
+
+/// `speed`: CPU time per request, of what the profile says.
+Seen predict(const Application& a, double speed, const Point& point, const Fit& fit, int seconds) {
   const RequestCost cost = request_cost(a);
-  const auto found = fit.speed.find(point.application);
-  const double speed = found == fit.speed.end() ? 1 : found->second;
   NodeParameters p;
   p.kilocycles = cost.cycles * speed / 1000;
   p.stall_s = cost.stall_s * speed;
@@ -137,11 +150,14 @@ Seen predict(const Application& a, const Point& point, const Fit& fit, int secon
   const int counted = seconds - kSettle_s;
   for (int r = 0; r < kRuns; ++r) {
     NodeState state;
+    std::vector<double> by_tick;
     for (int t = 0; t < seconds; ++t) {
-      const NodeTick tick = advance(p, {point.limit, kUnlimited, kReferenceHz / 1000}, point.real.offered,
-                                    Random(1).fork(static_cast<std::uint64_t>(r * seconds + t)), state);
+      const NodeTick tick =
+          advance(p, {point.limit, kUnlimited, kReferenceHz / 1000, false}, point.real.offered,
+                  Random(1).fork(static_cast<std::uint64_t>(r * seconds + t)), state);
+      by_tick.push_back(tick.arrivals > 0 || by_tick.empty() ? tick.p99_ms : by_tick.back());
       if (t < kSettle_s) continue;
-      if (tick.completed > 0) p99s.push_back(tick.p99_ms + fit.overhead_ms);
+      if (tick.completed > 0) p99s.push_back(answered_p99(by_tick, t) + fit.overhead_ms);
       seen.rate += tick.completed / (kRuns * counted);
       seen.cpu += tick.cpu_s / (kRuns * counted);
     }
@@ -217,30 +233,22 @@ ordered_json errors(const std::vector<Point>& points, bool fit) {
   return {{"points", n}, {"p99", median(p99)}, {"throughput", median(rate)}, {"utilisation", median(cpu)}};
 }
 
-Fit fitted(const std::vector<Application>& applications, const std::vector<Point>& points, int seconds) {
+Fit fitted(const std::vector<Application>& applications, const std::vector<double>& speeds,
+           const std::vector<Point>& points, int seconds) {
   Fit fit;
-  for (std::size_t i = 0; i < applications.size(); ++i) {
-    std::vector<double> ratios;
-    for (const Point& p : points)
-      if (p.fit && p.application == i && p.real.rate > 0)
-        ratios.push_back(p.real.cpu / p.real.rate / service_s(applications[i]));
-    if (!ratios.empty()) fit.speed[i] = median(ratios);
-  }
   double best = 1e18;
-  for (const double overhead : {0.0, 0.5, 1.0, 2.0, 3.0})
-    for (const double jitter : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-      Fit candidate = fit;
-      candidate.overhead_ms = overhead;
-      candidate.jitter = jitter;
+  for (const double overhead : {0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0})
+    for (const double jitter : {0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0}) {
+      const Fit candidate{overhead, jitter};
       double sum = 0;
-      for (const Point& p : points)
-        if (p.fit && p.real.p99_ms > 0)
-          sum += std::abs(
-              std::log(predict(applications[p.application], p, candidate, seconds).p99_ms / p.real.p99_ms));
+      for (const Point& p : points) {
+        if (!p.fit || !(p.real.p99_ms > 0)) continue;
+        const Seen seen = predict(applications[p.application], speeds[p.application], p, candidate, seconds);
+        sum += std::abs(std::log(seen.p99_ms / p.real.p99_ms));
+      }
       if (sum < best) {
         best = sum;
-        fit.overhead_ms = overhead;
-        fit.jitter = jitter;
+        fit = candidate;
       }
     }
   return fit;
@@ -261,41 +269,56 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
   double load_average = 0;
   getloadavg(&load_average, 1);
   int number = 0;
-  for (std::size_t i = 0; i < applications.size(); ++i)
+  const auto live = [&](Point& p) -> Result<void> {
+    FLASH_TRY(p.real, run(applications[p.application], p, options, folder,
+                          18000 + (::getpid() + number++) % 10000, group, clients));
+    return {};
+  };
+  std::vector<double> speeds;
+  for (std::size_t i = 0; i < applications.size(); ++i) {
+    // What a request costs on this machine, without a limit: the grid's loads are shares of what that allows.
+    Point reference;
+    reference.application = i;
+    reference.limit = std::thread::hardware_concurrency();
+    reference.rate = std::round(kReferenceLoad / service_s(applications[i]));
+    FLASH_CHECK(live(reference));
+    if (!(reference.real.rate > 0))
+      return Error(std::errc::io_error, applications[i].name + ": no request was answered");
+    const double request_s = reference.real.cpu / reference.real.rate;
+    speeds.push_back(request_s / service_s(applications[i]));
     for (std::size_t l = 0; l < std::size(kLimits); ++l)
       for (std::size_t k = 0; k < std::size(kLoads); ++k) {
         Point p;
         p.application = i;
         p.limit = kLimits[l];
         p.load = kLoads[k];
-        p.rate = std::round(p.load * std::min(p.limit, static_cast<double>(applications[i].workers)) /
-                            service_s(applications[i]));
+        p.rate =
+            std::round(p.load * std::min(p.limit, static_cast<double>(applications[i].workers)) / request_s);
         p.fit = (i + l + k) % 3 == 0;
-        if (p.rate < 15) continue;
-        auto real =
-            run(applications[i], p, options, folder, 18000 + (::getpid() + number++) % 10000, group, clients);
-        if (!real) return std::move(real).error();
-        p.real = *real;
+        if (p.rate < kLeastRate) continue;
+        FLASH_CHECK(live(p));
         points.push_back(p);
       }
+  }
   std::filesystem::remove_all(folder);
-  const Fit fit = fitted(applications, points, options.seconds);
+  const Fit fit = fitted(applications, speeds, points, options.seconds);
   ordered_json result;
   result["seed"] = options.seed;
   result["seconds_per_point"] = options.seconds;
   result["load_average_before"] = load_average;
   result["fit"] = {{"overhead_ms", fit.overhead_ms}, {"jitter", fit.jitter}};
-  for (const auto& [i, speed] : fit.speed) result["fit"]["speed"][applications[i].name] = speed;
+  for (std::size_t i = 0; i < speeds.size(); ++i) result["speed"][applications[i].name] = speeds[i];
   const auto json = [](const Seen& s) {
     return ordered_json{{"p99_ms", s.p99_ms}, {"rate", s.rate}, {"cpu", s.cpu}};
   };
   for (Point& p : points) {
-    p.model = predict(applications[p.application], p, fit, options.seconds);
+    p.model = predict(applications[p.application], speeds[p.application], p, fit, options.seconds);
     result["points"].push_back({{"application", applications[p.application].name},
                                 {"limit", p.limit},
                                 {"load", p.load},
                                 {"demanded", p.rate},
                                 {"fit", p.fit},
+                                {"offered", p.real.offered},
                                 {"real", json(p.real)},
                                 {"model", json(p.model)}});
   }

@@ -178,7 +178,7 @@ std::vector<OptionRow> calibrate_rows(Arguments& a) {
   return {{"--apps", "N", "how many applications of the generator (default 3)",
            integer_into(a.calibrate.applications, 1, 20)},
           {"--seed", "S", "of the generator (default 1)", integer_into(a.calibrate.seed, 1, UINT64_MAX)},
-          {"--seconds", "N", "per point of the grid, 4 or more (default 8)",
+          {"--seconds", "N", "per point of the grid, 4 or more (default 12)",
            integer_into(a.calibrate.seconds, 4, 600)},
           json_row(a)};
 }
