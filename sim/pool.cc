@@ -44,6 +44,9 @@ Result<std::vector<Environment>> environments_of(const PoolOptions& o) {
 }
 
 constexpr std::uint64_t kOrder = 1, kLoad = 2;  // of varied()
+/// A share of varied pairs is on a node of another size: limits are chosen from a range that ends with the
+/// node's.
+constexpr double kOtherSize = 0.5, kFewestCores = 2, kMostCores = 96;
 
 double log_uniform(Random& random, double low, double high) {
   return low * std::exp(random.uniform() * std::log(high / low));
@@ -220,7 +223,13 @@ Result<Pool> varied(const Pool& pool, std::uint64_t seed) {
         return einval(application.name + ": " + error->message);
       application.trace = other_load(std::get<Trace>(own).mean_rate(), chance);
     }
-    FLASH_TRY(Pair pair, Pair::make(application, pool.pairs[order[i]].environment(), options));
+    Environment environment = pool.pairs[order[i]].environment();
+    if (chance.uniform() < kOtherSize) {
+      const int cores = static_cast<int>(std::lround(log_uniform(chance, kFewestCores, kMostCores)));
+      environment.memory_mib *= static_cast<double>(cores) / environment.cores;
+      environment.cores = cores;
+    }
+    FLASH_TRY(Pair pair, Pair::make(application, environment, options));
     out.pairs.push_back(std::move(pair));
   }
   return out;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "sim/world.h"
@@ -94,15 +95,24 @@ TEST(PoolKind, IsReadByItsName) {
   EXPECT_TRUE(std::holds_alternative<UsageError>(parse_pool_kind("Hidden")));
 }
 
-TEST(VariedPool, HasTheSameApplicationsAndEnvironmentsInOtherCompanyAndUnderOtherLoads) {
+TEST(VariedPool, HasTheSameApplicationsAndEnvironmentsInOtherCompanySizesAndUnderOtherLoads) {
   const Pool pool = pool_of({.task = Task::ResourceLimits, .pairs = 60, .seed = 5});
   const auto other = varied(pool, 9), again = varied(pool, 9);
   ASSERT_TRUE(other && again);
   ASSERT_EQ(other->pairs.size(), pool.pairs.size());
   std::vector<std::string> environments, theirs;
-  std::size_t moved = 0, own_load = 0, less = 0, redrawn = 0, silent = 0;
+  std::size_t moved = 0, own_load = 0, less = 0, redrawn = 0, silent = 0, own_size = 0, larger = 0;
+  std::map<std::string, const Environment*> by_name;
+  for (const Pair& p : pool.pairs) by_name[p.environment().name] = &p.environment();
   for (std::size_t i = 0; i < pool.pairs.size(); ++i) {
     const Pair &was = pool.pairs[i], &is = other->pairs[i];
+    const Environment &node = is.environment(), &drawn = *by_name.at(node.name);
+    EXPECT_NEAR(node.memory_mib / node.cores, drawn.memory_mib / drawn.cores, 1e-9);
+    EXPECT_TRUE(node.cores >= 2 && node.cores <= 96) << node.cores;
+    EXPECT_EQ(is.range(KnobKind::CpuLimit).upper, node.cores);
+    EXPECT_EQ(node.cores, again->pairs[i].environment().cores);
+    own_size += node.cores == drawn.cores ? 1 : 0;
+    larger += node.cores > 24 ? 1 : 0;
     EXPECT_EQ(is.application().name, was.application().name);
     EXPECT_EQ(is.application().trace, again->pairs[i].application().trace) << "the same for the same seed";
     environments.push_back(was.environment().name);
@@ -126,6 +136,8 @@ TEST(VariedPool, HasTheSameApplicationsAndEnvironmentsInOtherCompanyAndUnderOthe
   std::ranges::sort(theirs);
   EXPECT_EQ(environments, theirs);
   EXPECT_GT(moved, 50U);
+  EXPECT_GT(own_size, 15U);
+  EXPECT_GT(larger, 5U) << "of 60 half have another size, a third of these above 24 cores";
   EXPECT_GT(own_load, 3U);
   EXPECT_GT(less, 3U);
   EXPECT_GT(redrawn, 5U) << "loads that the generator could have drawn";
@@ -139,6 +151,7 @@ TEST(VariedPool, OfAHiddenPoolIsThatPool) {
   for (std::size_t i = 0; i < pool.pairs.size(); ++i) {
     EXPECT_EQ(same->pairs[i].application().trace, pool.pairs[i].application().trace);
     EXPECT_EQ(same->pairs[i].environment().name, pool.pairs[i].environment().name);
+    EXPECT_EQ(same->pairs[i].environment().cores, pool.pairs[i].environment().cores);
   }
 }
 
