@@ -44,6 +44,7 @@ constexpr int kProbe_s = 8;    // how long an application is measured alone
 constexpr int kProbeSettle_s = 3;  // of it, until its memory is there
 constexpr double kRoom = 2;        // an objective is at least so many times what no limit at all gives
 constexpr int kEpisodeSteps = 50;
+constexpr double kConnections = 64;   // of flash-workload load
 constexpr int kHigh = -5, kLow = 19;  // nice: as the units of flashd and flash-learner have it
 
 std::int64_t wall_us() {
@@ -217,7 +218,8 @@ class Live {
       const auto from = words_said.find("listening on ");
       const auto to = from == std::string::npos ? from : words_said.find(',', from);
       if (to != std::string::npos) {
-        servers_.push_back(std::move(server));
+        if (servers_.size() <= i) servers_.resize(i + 1);
+        servers_[i].emplace(std::move(server));
         return words_said.substr(from + 13, to - from - 13);
       }
       if (!server.running()) break;
@@ -275,7 +277,10 @@ class Live {
     s.request_cpu_s = used / completed;
     s.peak_rate = kPeakCores / s.request_cpu_s;
     s.fixed_cores = kHeadroom * kPeakCores;
-    s.fixed_bytes = kHeadroom * bytes;
+    // What it holds with all the clients' connections busy: a limit that kills the service at a burst is
+    // nobody's choice.
+    s.fixed_bytes =
+        kHeadroom * std::max(bytes, 1048576 * a.memory_mib + 1024 * a.memory_per_request_kib * kConnections);
     const double p99 = median_p99_ms(result, kProbeSettle_s);
     char words[200];
     std::snprintf(words, sizeof words, "%s: %.2f ms of CPU per request, p99 %.1f ms of %.1f ms, %.0f MiB",
@@ -389,13 +394,32 @@ class Live {
   }
 
   /// They run through the whole measurement: a service is not restarted with its controller, and memory that
-  /// grows at a start is no load.
+  /// grows at a start is no load. One that ended comes back with the next segment, as a service manager would
+  /// have it.
   Result<void> start_applications() {
+    addresses_.resize(subjects_.size());
+    servers_.resize(subjects_.size());
     for (std::size_t i = 0; i < subjects_.size(); ++i) {
-      FLASH_TRY(std::string address, serve(i, subjects_[i].application, statsd()));
-      addresses_.push_back(std::move(address));
+      if (servers_[i] && servers_[i]->running()) continue;
+      servers_[i].reset();
+      FLASH_TRY(addresses_[i], serve(i, subjects_[i].application, statsd()));
     }
     return {};
+  }
+
+  /// A segment passes. When each application's service ended, if it did: out of memory, say.
+  Result<std::vector<std::int64_t>> watch(int seconds) {
+    std::vector<std::int64_t> ended(subjects_.size(), kNever);
+    const auto until = Clock::now() + std::chrono::seconds(seconds);
+    while (Clock::now() < until) {
+      FLASH_CHECK(wait(std::min(0.5, std::chrono::duration<double>(until - Clock::now()).count())));
+      for (std::size_t i = 0; i < ended.size(); ++i)
+        if (ended[i] == kNever && !servers_[i]->running()) {
+          ended[i] = wall_us();
+          say(subjects_[i].application.name + " has ended: " + last_words(log("serve" + std::to_string(i))));
+        }
+    }
+    return ended;
   }
 
   Result<void> live(LiveMethod method, std::size_t round, int segment, int settle) {
@@ -412,7 +436,7 @@ class Live {
       FLASH_CHECK(load(i, addresses_[i], subjects_[i].application, subjects_[i].traces.at(round),
                        Random(o_.seed).fork(round * 16 + i).next() >> 1, segment,
                        stem + std::to_string(i) + ".json"));
-    FLASH_CHECK(wait(segment));
+    FLASH_TRY(const std::vector<std::int64_t> ended, watch(segment));
     const std::int64_t to_us = wall_us();
     // Hands off while nothing is served: what has no load earns nothing that anybody should learn.
     FLASH_CHECK(configure(*rules_, false));
@@ -423,8 +447,13 @@ class Live {
       if (!d->program->running()) return failed("flashd", log(d->name));
     if (!learner_->running()) return failed("flash-learner", log("learner"));
     for (std::size_t i = 0; i < subjects_.size(); ++i)
-      segments_.push_back({method, round, i, from_us + settle * 1'000'000LL, to_us, settle,
+      segments_.push_back({method, round, i, from_us + settle * 1'000'000LL, to_us, ended[i], settle,
                            stem + std::to_string(i) + ".json"});
+    if (std::ranges::any_of(ended, [](std::int64_t at) { return at != kNever; })) {
+      FLASH_CHECK(limit(false));
+      FLASH_CHECK(start_applications());
+      FLASH_CHECK(wait(kWarm_s));
+    }
     return {};
   }
 
@@ -442,7 +471,7 @@ class Live {
     std::size_t by_method = 0;
     for (const Segment& g : segments_) {
       LiveSample s = sample_of(g.method == LiveMethod::Flashd ? by_flashd : by_rules, names[g.application],
-                               g.from_us, g.to_us, cores_);
+                               g.from_us, g.to_us, g.ended_us, cores_);
       s.method = g.method;
       s.round = g.round;
       s.application = g.application;
@@ -498,7 +527,7 @@ class Live {
   struct Segment {
     LiveMethod method;
     std::size_t round, application;
-    std::int64_t from_us, to_us;
+    std::int64_t from_us, to_us, ended_us;
     int settle_s;
     std::string report;
   };
@@ -514,7 +543,8 @@ class Live {
   std::vector<Subject> subjects_;
   std::unique_ptr<Daemon> rules_, flash_;
   std::optional<Program> learner_;
-  std::vector<Program> servers_, loads_;
+  std::vector<std::optional<Program>> servers_;
+  std::vector<Program> loads_;
   std::vector<std::string> addresses_;  // of the servers
   std::vector<Segment> segments_;
   std::vector<std::pair<std::string, std::string>> stages_;

@@ -94,8 +94,9 @@ std::vector<LiveDecision> read_decisions(const std::string& directory) {
 }
 
 LiveSample sample_of(const std::vector<LiveDecision>& decisions, const std::string& application,
-                     std::int64_t from_us, std::int64_t to_us, double cores) {
+                     std::int64_t from_us, std::int64_t to_us, std::int64_t ended_us, double cores) {
   LiveSample s;
+  s.ended = ended_us != kNever;
   std::size_t steps = 0;
   for (const LiveDecision& d : decisions) {
     if (d.application != application || d.time_us < from_us || d.time_us >= to_us) continue;
@@ -103,6 +104,10 @@ LiveSample sample_of(const std::vector<LiveDecision>& decisions, const std::stri
     s.cpu_reserved += std::min(d.cpu_limit, cores);
     s.learned_share += d.learned ? 1 : 0;
     s.stage = d.stage;
+    if (s.ended && d.time_us >= ended_us) {
+      ++s.rewards;
+      continue;
+    }
     if (!d.rewarded) continue;
     ++s.rewards;
     s.reward += d.reward;
@@ -155,7 +160,9 @@ ordered_json summary(const std::vector<LiveSample>& samples, const std::vector<s
   ordered_json out;
   for (const LiveMethod m : kLiveMethods) {
     std::vector<double> reward, preservation, utilization, relative, misses, reserved;
+    std::size_t ended = 0;
     for (const LiveSample& s : samples) {
+      if (s.method == m && s.ended) ++ended;
       if (s.method != m || s.rewards == 0) continue;
       reward.push_back(s.reward);
       preservation.push_back(s.slo_preservation);
@@ -171,6 +178,7 @@ ordered_json summary(const std::vector<LiveSample>& samples, const std::vector<s
     row["p99_over_slo"] = mean_of(relative);
     row["slo_miss_share"] = mean_of(misses);
     row["cpu_reserved"] = mean_of(reserved);
+    row["ended"] = ended;
   }
   out["difference"]["flashd_minus_static"] =
       counted(differences(samples, LiveMethod::Flashd, LiveMethod::Static));
@@ -188,6 +196,7 @@ ordered_json summary(const std::vector<LiveSample>& samples, const std::vector<s
                               {"slo_ms", slo_ms.at(s.application)},
                               {"slo_miss_share", s.miss_share},
                               {"cpu_reserved", s.cpu_reserved},
+                              {"ended", s.ended},
                               {"stage", s.stage},
                               {"learned_share", s.learned_share}});
   return out;

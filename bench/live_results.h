@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -42,12 +43,16 @@ struct LiveSample {
   double miss_share = 0;    // of the seconds: p99 above the objective, or nothing completed
   double cpu_reserved = 0;  // cores, mean over steps; no limit counts as `cores`
   double learned_share = 0;
-  std::string stage;  // at the end
+  std::string stage;   // at the end
+  bool ended = false;  // its service did, in this segment
 };
 
-/// Decisions of one application within [from, to).
+inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+/// Decisions of one application within [from, to). A service that ended earns nothing from then on: what its
+/// controller is given for a silent application, which misses no objective, is not counted.
 LiveSample sample_of(const std::vector<LiveDecision>& decisions, const std::string& application,
-                     std::int64_t from_us, std::int64_t to_us, double cores);
+                     std::int64_t from_us, std::int64_t to_us, std::int64_t ended_us, double cores);
 /// Adds what flash-workload load --json reported, without its first `settle_s` seconds.
 void add_load(LiveSample& sample, const nlohmann::json& report, double slo_ms, int settle_s);
 

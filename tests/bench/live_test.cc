@@ -30,11 +30,27 @@ TEST(LiveResults, ASampleIsTheTrustedRewardsOfOneApplicationWithinItsTime) {
       << line(4, "a", R"({"value": 0.7, "trusted": true})", "\"max\"", "learned")
       << line(4, "b", R"({"value": 9, "trusted": true})", "0.5") << line(5, "a", "null", "1")
       << line(6, "a", R"({"value": 9, "trusted": true})", "0.5");  // after
-  const LiveSample s = sample_of(read_decisions(folder.path()), "a", 2'000'000, 6'000'000, 2);
+  const LiveSample s = sample_of(read_decisions(folder.path()), "a", 2'000'000, 6'000'000, kNever, 2);
   EXPECT_EQ(s.rewards, 2U);
   EXPECT_DOUBLE_EQ(s.reward, 0.6);
   EXPECT_DOUBLE_EQ(s.cpu_reserved, (0.5 + 1.5 + 2 + 1) / 4);  // no limit is the whole machine
   EXPECT_DOUBLE_EQ(s.learned_share, 0.25);
+  EXPECT_FALSE(s.ended);
+}
+
+TEST(LiveResults, AServiceThatEndedEarnsNothingFromThenOn) {
+  std::vector<LiveDecision> decisions;
+  for (int t = 0; t < 10; ++t)
+    decisions.push_back({.time_us = t * 1'000'000, .application = "a", .rewarded = true, .reward = 0.8});
+  const LiveSample s = sample_of(decisions, "a", 0, 10'000'000, 5'000'000, 2);
+  EXPECT_TRUE(s.ended);
+  EXPECT_EQ(s.rewards, 10U);
+  EXPECT_DOUBLE_EQ(s.reward, 0.4);
+  EXPECT_EQ(sample_of(decisions, "a", 2'000'000, 10'000'000, 1'000'000, 2).reward, 0) << "before it counts";
+  const auto out = summary({s}, {"a"}, {100});
+  EXPECT_EQ(out["methods"]["static"]["ended"], 1);
+  EXPECT_EQ(out["methods"]["rules"]["ended"], 0);
+  EXPECT_EQ(out["samples"][0]["ended"], true);
 }
 
 TEST(LiveResults, ASecondMissesTheObjectiveWhenItsP99DoesOrNothingWasAnswered) {
