@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/answered_p99.h"
 #include "bench/program.h"
 #include "sim/node_model.h"
 #include "sim/pair.h"
@@ -113,21 +114,6 @@ struct Fit {
   double overhead_ms = 0;  // per request: the network, waking up
   double jitter = 0;       // coefficient of variation that the machine adds to a request's work
 };
-
-/// The node model's p99 is of a tick's arrivals; a load generator reports it of a second's answers, which in
-/// a queue that grows came earlier. Of the arrivals that were answered by the end of `second` the last one's:
-/// `p99_ms` by tick.
-double answered_p99(const std::vector<double>& p99_ms, int second) {
-  constexpr int kParts = 20;  // of a second
-  for (int at = (second + 1) * kParts; at > 0; --at) {
-    const auto tick = static_cast<std::size_t>((at - 1) / kParts);
-    const double into = static_cast<double>(at) / kParts - static_cast<double>(tick);
-    const double before = p99_ms[tick > 0 ? tick - 1 : 0];
-    const double p99 = before + into * (p99_ms[tick] - before);
-    if (static_cast<double>(at) / kParts + p99 / 1000 <= second + 1) return p99;
-  }
-  return p99_ms[0];
-}
 
 /// `speed`: CPU time per request, of what the profile says.
 Seen predict(const Application& a, double speed, const Point& point, const Fit& fit, int seconds) {
@@ -269,7 +255,7 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
   double load_average = 0;
   getloadavg(&load_average, 1);
   int number = 0;
-  const auto live = [&](Point& p) -> Result<void> {
+  const auto measure = [&](Point& p) -> Result<void> {
     FLASH_TRY(p.real, run(applications[p.application], p, options, folder,
                           18000 + (::getpid() + number++) % 10000, group, clients));
     return {};
@@ -281,7 +267,7 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
     reference.application = i;
     reference.limit = std::thread::hardware_concurrency();
     reference.rate = std::round(kReferenceLoad / service_s(applications[i]));
-    FLASH_CHECK(live(reference));
+    FLASH_CHECK(measure(reference));
     if (!(reference.real.rate > 0))
       return Error(std::errc::io_error, applications[i].name + ": no request was answered");
     const double request_s = reference.real.cpu / reference.real.rate;
@@ -296,7 +282,7 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
             std::round(p.load * std::min(p.limit, static_cast<double>(applications[i].workers)) / request_s);
         p.fit = (i + l + k) % 3 == 0;
         if (p.rate < kLeastRate) continue;
-        FLASH_CHECK(live(p));
+        FLASH_CHECK(measure(p));
         points.push_back(p);
       }
   }
