@@ -58,7 +58,12 @@ class RewardHistory {
 
 struct ManagedAgent {
   ManagedAgent(Target t, std::shared_ptr<const Rule> r, std::size_t window, Random stream)
-      : target(std::move(t)), rule(std::move(r)), explorer(stream), rewards(window), proof(window) {}
+      : target(std::move(t)),
+        rule(std::move(r)),
+        explorer(stream),
+        objective(target.task()),
+        rewards(window),
+        proof(window) {}
 
   Target target;
   std::shared_ptr<const Rule> rule;

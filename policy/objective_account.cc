@@ -14,7 +14,7 @@ void ObjectiveAccount::step(bool missed, bool held) {
 }
 
 bool ObjectiveAccount::overdrawn() const {
-  return free_.misses > held_.share() * free_.steps + kSlack;
+  return free_.misses > held_.share() * free_.steps + slack_;
 }
 
 }  // namespace flash

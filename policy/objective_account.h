@@ -2,6 +2,8 @@
 // rules? docs/agents/life_cycle.md. Ownership: a value; an agent owns its account. Thread rule: one thread.
 #pragma once
 
+#include "core/target.h"
+
 namespace flash {
 
 /// Misses of the objective (SP < 1) of the steps in which the policy was free, and of those in which it was
@@ -9,12 +11,14 @@ namespace flash {
 /// no more: a held policy gives as much, of limits also more (guard_table). Old steps fade.
 class ObjectiveAccount {
  public:
+  explicit ObjectiveAccount(Task task) : slack_(slack(task)) {}
+
   /// A step under control ended. A run of misses that began while the policy was free is the policy's to its
   /// end, though it is held meanwhile: the first seconds of a burst must not be the policy's and the rest the
   /// rules'.
   void step(bool missed, bool held);
 
-  /// The free steps have more misses than the held ones' share explains, and kSlack more.
+  /// The free steps have more misses than the held ones' share explains, and slack() more.
   bool overdrawn() const;
 
   /// Shares of the steps, 0 to 1; 0 where there are none.
@@ -22,7 +26,11 @@ class ObjectiveAccount {
   double rules_share() const { return held_.share(); }
 
   static constexpr double kFade = 2000;  // steps; about so many count
-  static constexpr double kSlack = 3;    // misses: a policy must be able to begin, and chance to have its way
+
+  /// Misses: a policy must be able to begin, and chance to have its way. A held limit may still be more than
+  /// the rules ask for, which costs little; a held frequency is the rules', and all that was learned is lost
+  /// (docs/EXPERIMENTS.md, bootstrap: both chosen there).
+  static constexpr double slack(Task task) { return task == Task::CpuFrequency ? 15 : 3; }
 
  private:
   struct Steps {
@@ -33,6 +41,7 @@ class ObjectiveAccount {
     }
     double share() const { return steps > 0 ? misses / steps : 0; }
   };
+  double slack_;
   Steps free_, held_;
   bool in_policys_run_ = false;
 };

@@ -68,7 +68,7 @@ TEST_F(GuardTable, HasTheFiveGuardsInOrder) {
 using Objective = Fixture;
 
 TEST_F(Objective, HoldsALimitToWhatTheRulesAskForOnlyWhereThatIsMore) {
-  ObjectiveAccount account;
+  ObjectiveAccount account(Task::ResourceLimits);
   account.step(false, true);
   account.step(true, false);
   in.objective = &account;
@@ -86,7 +86,7 @@ TEST_F(Objective, HoldsALimitToWhatTheRulesAskForOnlyWhereThatIsMore) {
 
 TEST_F(Objective, HoldsAFrequencyToWhatTheRulesAskForUpwardsAndDownwards) {
   frequency(2.2e6);
-  ObjectiveAccount account;
+  ObjectiveAccount account(Task::CpuFrequency);
   in.objective = &account;
   in.rules_ask = 2.2e6;
   EXPECT_EQ(ask(1.8e6), 2.2e6);

@@ -16,7 +16,7 @@ struct Account : testing::Test {
     for (; account.overdrawn() && steps < 100000; ++steps) account.step(false, true);
     return steps;
   }
-  ObjectiveAccount account;
+  ObjectiveAccount account{Task::ResourceLimits};
 };
 
 TEST_F(Account, NothingKnownIsInOrder) {
@@ -28,6 +28,18 @@ TEST_F(Account, NothingKnownIsInOrder) {
 TEST_F(Account, WhereTheRulesNeverMissThePolicyMayMissThreeTimes) {
   live(500, 0, 1, true);
   for (int i = 0; i < 3; ++i) {
+    account.step(true, false);
+    account.step(false, false);
+    EXPECT_FALSE(account.overdrawn()) << i;
+  }
+  account.step(true, false);
+  EXPECT_TRUE(account.overdrawn());
+}
+
+TEST_F(Account, AFrequencysPolicyMayMissFifteenTimes) {
+  account = ObjectiveAccount(Task::CpuFrequency);
+  live(500, 0, 1, true);
+  for (int i = 0; i < 15; ++i) {
     account.step(true, false);
     account.step(false, false);
     EXPECT_FALSE(account.overdrawn()) << i;
