@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/managed_agent.h"
+
 namespace flash {
 namespace {
 
@@ -46,6 +48,18 @@ TEST_F(Account, AFrequencysPolicyMayMissFifteenTimes) {
   }
   account.step(true, false);
   EXPECT_TRUE(account.overdrawn());
+}
+
+TEST(AgentsAccount, IsOfItsTargetsTask) {
+  const auto held_after_four_misses = [](TargetKind kind) {
+    Target target;
+    target.id.kind = kind;
+    ManagedAgent agent(target, nullptr, 1, Random(1));
+    for (int i = 0; i < 4; ++i) agent.objective.step(true, false);
+    return agent.objective.overdrawn();
+  };
+  EXPECT_TRUE(held_after_four_misses(TargetKind::Cgroup));
+  EXPECT_FALSE(held_after_four_misses(TargetKind::CpuSet));
 }
 
 TEST_F(Account, MissesThatTheRulesHaveTooAreNobodysFault) {
