@@ -109,17 +109,16 @@ ordered_json summarise(const AdaptRecord& record) {
       for (std::size_t i = 0; i < pairs; ++i) then.push_back(score(i, way.curves[i][e]));
       out["curves"][name].push_back(interval_of(then));
     }
-    ordered_json& m = out["methods"][name];
-    m["score"] = interval_of(scores);
-    m["score_before"] = interval_of(first);
-    m["reward"] = interval_of(rewards);
-    m["reward_drop_pct"] = interval_of(drops);
-    m["episodes_to_converge"] = interval_of(until);
-    m["converged_share"] = interval_of(settled);
-    m["episodes_to_converged_agent"] = interval_of(until_agent);
+    out["score"][name] = interval_of(scores);
+    out["score_before"][name] = interval_of(first);
+    out["reward"][name] = interval_of(rewards);
+    out["reward_drop_pct"][name] = interval_of(drops);
+    out["episodes_to_converge"][name] = interval_of(until);
+    out["converged_share"][name] = interval_of(settled);
+    out["episodes_to_converged_agent"][name] = interval_of(until_agent);
     if (!used.empty()) {
-      m["adaptation"]["utilization"] = interval_of(used);
-      m["adaptation"]["slo_preservation"] = interval_of(kept);
+      out["adaptation"]["utilization"][name] = interval_of(used);
+      out["adaptation"]["slo_preservation"][name] = interval_of(kept);
     }
   }
   const auto gain = [&](const char* key, const char* one, const char* other, bool before) {

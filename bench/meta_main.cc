@@ -108,11 +108,13 @@ std::vector<OptionRow> adapt_rows(Arguments& a) {
 void print_adapt(const ordered_json& r) {
   std::printf("%-12s %26s %26s %26s\n", "", "score at the end", "reward drop %, before",
               "episodes to converge");
-  for (const auto& [name, m] : r["methods"].items()) {
+  for (const auto& [name, score] : r["score"].items()) {
     std::printf("%-12s", name.c_str());
-    for (const char* key : {"score", "reward_drop_pct", "episodes_to_converge"})
-      std::printf("  %8.3f [%6.2f, %6.2f]", m[key]["mean"].get<double>(), m[key]["lo"].get<double>(),
-                  m[key]["hi"].get<double>());
+    for (const char* key : {"score", "reward_drop_pct", "episodes_to_converge"}) {
+      const auto& m = r[key][name];
+      std::printf("  %8.3f [%6.2f, %6.2f]", m["mean"].get<double>(), m["lo"].get<double>(),
+                  m["hi"].get<double>());
+    }
     std::puts("");
   }
   for (const char* part : {"gain", "speed_up_over_tl", "speed_up_over_tl_to_converged_agent"}) {

@@ -35,18 +35,20 @@ std::optional<Value> inner(const Value& from, std::string_view path) {
   return inner(*value, path.substr(slash + 1));
 }
 
-/// Of ways {NAME: {KEY: interval}}: a picture per measure that any of them has, the table of all at the last.
-Result<std::vector<Figure>> bars_of(const Value& ways, std::span<const Measure> measures) {
-  FLASH_TRY(const Members all, ways.members());
+/// A picture per measure that any of the ways has, the table of all at the last. `found(name, way, key)`: its
+/// interval, or nothing.
+template <class Found>
+Result<std::vector<Figure>> bars_from(const Members& ways, std::span<const Measure> measures,
+                                      const Found& found) {
   std::vector<Figure> out;
   Table table{{""}, {}};
-  for (const auto& [name, way] : all) table.rows.push_back({name});
+  for (const auto& [name, way] : ways) table.rows.push_back({name});
   for (const Measure& m : measures) {
     BarChart chart{m.caption, m.title, {}, {""}, {}, std::nullopt};
     std::vector<std::string> column;
-    for (const auto& [name, way] : all) {
+    for (const auto& [name, way] : ways) {
       Interval i{kNone, kNone, kNone};
-      if (const auto value = inner(way, m.key)) {
+      if (const std::optional<Value> value = found(name, way, m.key)) {
         FLASH_TRY(i, value->interval());
       }
       column.push_back(cell(i));
@@ -61,6 +63,23 @@ Result<std::vector<Figure>> bars_of(const Value& ways, std::span<const Measure> 
   }
   if (!out.empty()) out.back().table = std::move(table);
   return out;
+}
+
+/// Of ways {NAME: {KEY: interval}}.
+Result<std::vector<Figure>> bars_of(const Value& ways, std::span<const Measure> measures) {
+  FLASH_TRY(const Members all, ways.members());
+  return bars_from(all, measures,
+                   [](const std::string&, const Value& way, const char* key) { return inner(way, key); });
+}
+
+/// Of measures {KEY: {NAME: interval}}, in the order of the first one's names.
+Result<std::vector<Figure>> bars_by_measure(const Value& result, std::span<const Measure> measures) {
+  FLASH_TRY(const Value first, result.at(measures.front().key));
+  FLASH_TRY(const Members all, first.members());
+  return bars_from(all, measures, [&](const std::string& name, const Value&, const char* key) {
+    const auto of = inner(result, key);
+    return of ? of->find(name) : std::nullopt;
+  });
 }
 
 /// Of {GROUP: {SERIES: {KEY: interval}}} (key empty: {SERIES: interval}).
@@ -197,15 +216,14 @@ Result<Figures> adapt(const Value& r) {
       {"adaptation/slo_preservation", "SLO preservation", "SLO preservation during adaptation."},
       {"reward", "reward per step", "Reward after adaptation."}};
   Figures out;
-  FLASH_TRY(const Value methods, r.at("methods"));
   if (const auto curves = r.find("curves")) {
     FLASH_TRY(const Members all, curves->members());
     FLASH_TRY(Figure f, lines(all, 0, "episodes of adaptation", "score",
                               "Score from episode to episode (FLASH Figs. 8 and 9)."));
     out.figures.push_back(std::move(f));
   }
-  FLASH_TRY(auto bars, bars_of(methods, kMeasures));
-  append(out, std::move(bars));
+  FLASH_TRY(auto measured, bars_by_measure(r, kMeasures));
+  append(out, std::move(measured));
   if (auto ok = add_differences(out, r, "gain", "reward per step", "Differences, pair by pair."); !ok)
     return std::move(ok).error();
   if (auto ok = add_differences(out, r, "speed_up_over_tl", "times",

@@ -160,11 +160,11 @@ TEST_F(ReportCommand, WritesThePageOfAFolder) {
 }
 
 TEST_F(ReportCommand, FailsWithTheFileAndItsKey) {
-  put("adapt-resource-limits.json", R"({"methods": 3})");
+  put("adapt-resource-limits.json", R"({"score": 3})");
   const auto run =
       run_bench("report --from " + folder_.string() + " --out " + (folder_ / "page.html").string());
   EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.text, HasSubstr("adapt-resource-limits.json: methods"));
+  EXPECT_THAT(run.text, HasSubstr("adapt-resource-limits.json: score"));
   EXPECT_EQ(run_bench("report --from " + folder_.string() + "/absent").status, 1);
 }
 
