@@ -264,9 +264,9 @@ class Adapt {
 
 void AdaptOptions::make_quick() {
   pairs = 60;
-  unseen = 12;
-  budget = 20;
-  converged = 60;
+  unseen = 20;
+  budget = 60;  // with less, transfer learning's slowest pairs count as the budget's end, and little
+  converged = 100;
   rounds = 3;
   updates = 300;
   episodes = 64;
