@@ -74,7 +74,8 @@ class ScheduleProbe {
   std::uint64_t counter_errors() const;
   /// Of the program at context switches.
   ProbeCost cost() const;
-  /// Context switches that the kernel did not tell the program of and that cost it a task's time, since open().
+  /// Context switches that the kernel did not tell the program of and that cost it a task's time, since
+  /// open().
   std::uint64_t missed() const;
 
  private:

@@ -13,7 +13,8 @@ TEST(AnsweredP99, OfASteadyLatencyIsThatLatency) {
 }
 
 TEST(AnsweredP99, OfAQueueThatGrowsIsOfRequestsThatCameEarlier) {
-  // Who comes after a seconds waits a - 1 seconds: by the end of second 3 those are answered that came by 2.5.
+  // Who comes after a seconds waits a - 1 seconds: by the end of second 3 those are answered that came
+  // by 2.5.
   const std::vector<double> growing = {0, 1000, 2000, 3000};
   EXPECT_DOUBLE_EQ(answered_p99(growing, 3), 1500);
   EXPECT_DOUBLE_EQ(answered_p99(growing, 2), 1000);
