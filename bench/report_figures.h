@@ -3,34 +3,11 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "bench/report_data.h"
+#include "bench/report_charts.h"
 
 namespace flash::bench {
-
-struct Table {
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;
-};
-
-struct Figure {
-  std::string caption;
-  std::string picture;  // SVG; empty: a table alone
-  Table table;
-};
-
-struct Shown {
-  std::string what;
-  bool is = false;
-};
-
-struct Figures {
-  std::vector<Figure> figures;
-  std::vector<Shown> shown;
-};
 
 struct Experiment {
   std::string_view name;  // of the command and its files

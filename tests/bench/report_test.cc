@@ -98,6 +98,19 @@ TEST(Report, ErrorsNameFileAndKey) {
               HasSubstr("predict.json: points/0: key 'reward_drop_pct' is missing"));
 }
 
+TEST(Report, AdaptsMeasuresAreReadWayByWay) {
+  const auto page = report_page({result("adapt-cpu-frequency.json", R"({
+      "score": {"ours": {"mean": 0.875, "lo": 0.75, "hi": 1}, "rule": 0.375},
+      "adaptation": {"slo_preservation": {"ours": 0.625}}})")},
+                                {});
+  ASSERT_TRUE(page) << page.error().message();
+  EXPECT_EQ(count(*page, "<svg "), 2u) << "a picture per measure that is there";
+  EXPECT_THAT(*page, HasSubstr("<tr><td>ours</td><td>0.875 [0.750, 1.00]</td><td>0.625</td></tr>"));
+  EXPECT_THAT(*page, HasSubstr("<tr><td>rule</td><td>0.375</td><td>-</td></tr>"))
+      << "nothing is said of it there";
+  EXPECT_THAT(error_of("adapt.json", R"({"curves": {}})"), HasSubstr("adapt.json: key 'score' is missing"));
+}
+
 TEST(Report, TextOfResultsIsNoMarkup) {
   const auto page = report_page(
       {result("live.json", R"({"hardware": "<b>&", "methods": {"<script>": {"reward": 1}}})")}, {});
