@@ -2,6 +2,7 @@
 // Ownership: values. Thread rule: none needed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -32,11 +33,27 @@ struct KnobTraits {
   Task task;
   double tolerance;  // relative difference below which two values are the same setting
 };
-const std::array<KnobTraits, kKnobCount>& knob_table();
-const KnobTraits& traits(KnobKind kind);
+/// The rows of knob_table().
+inline constexpr std::array<KnobTraits, kKnobCount> kKnobs = {{
+    // cpu.max is kept in whole microseconds of quota per period: 1 us of 100 ms at 0.01 cores is 0.1 %.
+    {KnobKind::CpuLimit, "cpu-limit", "cores", Task::ResourceLimits, 0.002},
+    // memory files are rounded down to pages.
+    {KnobKind::MemoryLimit, "memory-limit", "bytes", Task::ResourceLimits, 0.0005},
+    // drivers round to their table (scaling_available_frequencies is in kHz).
+    {KnobKind::CpuFrequency, "cpu-frequency", "kHz", Task::CpuFrequency, 0.001},
+}};
+inline constexpr const std::array<KnobTraits, kKnobCount>& knob_table() {
+  return kKnobs;
+}
+inline constexpr const KnobTraits& traits(KnobKind kind) {
+  return kKnobs[static_cast<std::size_t>(kind)];
+}
 std::optional<KnobKind> knob_from_name(std::string_view name);
 /// Same setting within the knob's tolerance; two +inf are the same.
-bool same_setting(KnobKind kind, double a, double b);
+inline bool same_setting(KnobKind kind, double a, double b) {
+  if (std::isinf(a) || std::isinf(b)) return a == b;
+  return std::abs(a - b) <= traits(kind).tolerance * std::max(std::abs(a), std::abs(b));
+}
 
 /// A value per knob, absent where the decision says nothing about it.
 class Action {

@@ -22,15 +22,6 @@ std::string_view name_of(const std::array<std::string_view, N>& names, E e) {
 constexpr std::array<std::string_view, 3> kModes = {"observe", "recommend", "control"};
 constexpr std::array<std::string_view, 2> kTasks = {"resource-limits", "cpu-frequency"};
 
-constexpr std::array<KnobTraits, kKnobCount> kKnobs = {{
-    // cpu.max is kept in whole microseconds of quota per period: 1 us of 100 ms at 0.01 cores is 0.1 %.
-    {KnobKind::CpuLimit, "cpu-limit", "cores", Task::ResourceLimits, 0.002},
-    // memory files are rounded down to pages.
-    {KnobKind::MemoryLimit, "memory-limit", "bytes", Task::ResourceLimits, 0.0005},
-    // drivers round to their table (scaling_available_frequencies is in kHz).
-    {KnobKind::CpuFrequency, "cpu-frequency", "kHz", Task::CpuFrequency, 0.001},
-}};
-
 }  // namespace
 
 std::string_view to_string(Validity v) {
@@ -85,24 +76,13 @@ std::string agent_name(TargetId id) {
   return text;
 }
 
-const std::array<KnobTraits, kKnobCount>& knob_table() {
-  return kKnobs;
-}
-const KnobTraits& traits(KnobKind kind) {
-  return kKnobs[static_cast<std::size_t>(kind)];
-}
 std::optional<KnobKind> knob_from_name(std::string_view name) {
-  for (const auto& row : kKnobs)
+  for (const auto& row : knob_table())
     if (row.name == name) return row.kind;
   return std::nullopt;
 }
-bool same_setting(KnobKind kind, double a, double b) {
-  if (std::isinf(a) || std::isinf(b)) return a == b;
-  return std::abs(a - b) <= traits(kind).tolerance * std::max(std::abs(a), std::abs(b));
-}
-
 bool Action::empty() const {
-  for (const auto& row : kKnobs)
+  for (const auto& row : knob_table())
     if (has(row.kind)) return false;
   return true;
 }

@@ -13,11 +13,6 @@ bool inside(double khz, KnobRange r) {
   return khz >= r.lower * (1 - kSame) && khz <= r.upper * (1 + kSame);
 }
 
-/// Where the geometric scale begins.
-double log_floor(KnobRange r) {
-  return r.lower > 0 ? r.lower : r.upper / 1000;
-}
-
 }  // namespace
 
 bool manages(const Rule& rule, KnobKind kind) {
@@ -56,21 +51,20 @@ KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity&
   return r;
 }
 
-double from_unit(double y, KnobRange range) {
+double from_unit(double y, const KnobScale& scale) {
+  const KnobRange& range = scale.range;
   if (y <= -1) return range.lower;
   if (y >= 1) return range.upper;
-  const double low = log_floor(range);
-  if (!(range.upper > low)) return range.lower;
-  const double value = low * std::pow(range.upper / low, (y + 1) / 2);
+  if (!(range.upper > scale.low)) return range.lower;
+  const double value = scale.low * std::pow(range.upper / scale.low, (y + 1) / 2);
   return std::clamp(value, range.lower, range.upper);
 }
 
-double to_unit(double value, KnobRange range) {
-  const double low = log_floor(range);
-  if (!(range.upper > low)) return 0;
-  if (!(value > low)) return -1;
-  if (value >= range.upper) return 1;
-  return std::clamp(2 * std::log(value / low) / std::log(range.upper / low) - 1, -1.0, 1.0);
+double to_unit(double value, const KnobScale& scale) {
+  if (!(scale.range.upper > scale.low)) return 0;
+  if (!(value > scale.low)) return -1;
+  if (value >= scale.range.upper) return 1;
+  return std::clamp(2 * std::log(value / scale.low) / scale.span - 1, -1.0, 1.0);
 }
 
 double whole_percent(double value, double current, KnobRange range) {
@@ -82,11 +76,10 @@ double whole_percent(double value, double current, KnobRange range) {
   return down >= std::max(current, range.lower) ? down : value;
 }
 
-double log_place(double value, KnobRange range) {
-  const double low = log_floor(range);
-  if (!(range.upper > low)) return 0.5;
+double log_place(double value, const KnobScale& scale) {
+  if (!(scale.range.upper > scale.low)) return 0.5;
   if (!(value > 0)) return -1;
-  return std::clamp(std::log(value / low) / std::log(range.upper / low), -1.0, 2.0);
+  return std::clamp(std::log(value / scale.low) / scale.span, -1.0, 2.0);
 }
 
 double nearest_step(double khz, std::span<const double> steps, KnobRange range) {

@@ -3,6 +3,7 @@
 // Ownership: none. Thread rule: pure functions.
 #pragma once
 
+#include <cmath>
 #include <span>
 
 #include "core/knob.h"
@@ -35,6 +36,16 @@ struct KnobRange {
   double upper = kUnlimited;
 };
 
+/// The geometric scale of a range; made once where values are placed on it step by step.
+struct KnobScale {
+  KnobScale(KnobRange r) : KnobScale(r.lower, r.upper) {}
+  KnobScale(double lower, double upper)
+      : range{lower, upper}, low(lower > 0 ? lower : upper / 1000), span(std::log(upper / low)) {}
+  KnobRange range;
+  double low;   // where it begins: a lower bound of 0 counts as a thousandth of the upper one
+  double span;  // ln(upper / low)
+};
+
 /// The rule's range within the hardware's and the node's. Where they exclude each other the hardware wins,
 /// then the rule's lower bound.
 KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity& node);
@@ -48,12 +59,12 @@ bool manages(const Rule& rule, KnobKind kind);
 /// scale turns into a sum that a small network learns at once. docs/adr/0005-geometric-actions.md.
 /// [-1,1] to [lower, upper]; outside values are clamped; -1 and 1 give the bounds exactly. A lower bound of 0
 /// counts as a thousandth of the upper one in between. REQUIRES: the range is finite.
-double from_unit(double y, KnobRange range);
+double from_unit(double y, const KnobScale& scale);
 /// The inverse, clamped to [-1,1]; +inf is 1. A range of one point gives 0.
-double to_unit(double value, KnobRange range);
+double to_unit(double value, const KnobScale& scale);
 /// The same scale from 0 (lower bound) to 1 (upper bound), for quantities that may lie outside, within
 /// [-1,2].
-double log_place(double value, KnobRange range);
+double log_place(double value, const KnobScale& scale);
 
 /// A CPU limit in whole percents of a CPU. systemd keeps CPUQuota= so: anything finer becomes another value
 /// at the next daemon-reload, which would look like somebody else's. Rounded towards the value in force, so

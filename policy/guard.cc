@@ -202,7 +202,7 @@ constexpr std::array<Guard, 5> kGuards = {{{"objective", objective},
 void FlapRecord::record(std::uint64_t step, int direction) {
   if (direction == 0) return;
   if (reverses(direction)) {
-    steps_[next_] = step;
+    steps_[next_] = static_cast<std::uint32_t>(step);
     next_ = (next_ + 1) % kRemembered;
     count_ = std::min(count_ + 1, kRemembered);
   }

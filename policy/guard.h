@@ -29,14 +29,14 @@ class FlapRecord {
   int reversals(std::uint64_t step, int window) const;
   /// Were there so many? Looks at one of them, where reversals() goes through all.
   bool reversed(int times, std::uint64_t step, int window) const;
-  static constexpr std::size_t kRemembered = 64;
+  static constexpr std::uint32_t kRemembered = 64;
 
  private:
   /// The `back`-th newest, from 1.
   bool within(std::size_t back, std::uint64_t step, int window) const;
   int last_ = 0;
-  std::size_t count_ = 0, next_ = 0;
-  std::array<std::uint64_t, kRemembered> steps_{};
+  std::uint32_t count_ = 0, next_ = 0;
+  std::array<std::uint32_t, kRemembered> steps_{};  // a step is a second: enough for 136 years
 };
 
 struct GuardInput {

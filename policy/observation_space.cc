@@ -83,16 +83,16 @@ std::span<const StateEntry> state_entries(Task task) {
 }
 
 /// The scale of from_unit(), so that the action in force is an entry of the state.
-static double place(LimitInForce limit) {
-  if (std::isnan(limit.value) || !std::isfinite(limit.range.upper)) return 1;
-  return (to_unit(limit.value, limit.range) + 1) / 2;
+static double place(const LimitInForce& limit) {
+  if (std::isnan(limit.value) || !std::isfinite(limit.scale.range.upper)) return 1;
+  return (to_unit(limit.value, limit.scale) + 1) / 2;
 }
-static double place_of_use(const Sample& use, KnobRange range) {
-  return std::isfinite(range.upper) ? log_place(use.value_or(0), range) : 0;
+static double place_of_use(const Sample& use, const KnobScale& scale) {
+  return std::isfinite(scale.range.upper) ? log_place(use.value_or(0), scale) : 0;
 }
 
 StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Observation* before,
-                         const Observation& now, LimitInForce cpu, LimitInForce memory) {
+                         const Observation& now, const LimitInForce& cpu, const LimitInForce& memory) {
   Builder b;
   const double cores = effective_cores(std::isnan(cpu.value) ? kUnlimited : cpu.value, node);
   const double bytes = effective_memory(std::isnan(memory.value) ? kUnlimited : memory.value, node);
@@ -112,8 +112,8 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
     const double change = greater > 0 ? (now[load].value - was.value) / greater : 0;
     b.add(change, was.trusted() && now[load].trusted(), true);
   }
-  b.add(place_of_use(usage, cpu.range), usage);
-  b.add(place_of_use(used, memory.range), used);
+  b.add(place_of_use(usage, cpu.scale), usage);
+  b.add(place_of_use(used, memory.scale), used);
   return b.take();
 }
 

@@ -49,12 +49,12 @@ struct StateVector {
 /// A limit in force as read back (NaN: the knob does not exist; the whole node counts), in its range.
 struct LimitInForce {
   double value = 0;
-  KnobRange range;
+  KnobScale scale;
 };
 
 /// `before` may be nullptr: load change is then 0 and not trusted.
 StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Observation* before,
-                         const Observation& now, LimitInForce cpu, LimitInForce memory);
+                         const Observation& now, const LimitInForce& cpu, const LimitInForce& memory);
 
 /// What cpu-frequency's state remembers of a CPU set's use, share of its CPUs: exponential means over about
 /// 3, 8 and 64 steps, and the highest, which decays towards the mean of 64 within about 128. Once per step.

@@ -63,6 +63,7 @@ class Mixture {
  public:
   void add(double weight, double mean, double variance) {
     if (weight <= 0) return;
+    if (size_ % 4 == 0) begin_four();
     total_ += weight;
     sum_ += weight * mean;
     const double s2 = std::log1p(variance / (mean * mean));
@@ -97,10 +98,13 @@ class Mixture {
   }
 
  private:
+  void begin_four() {
+    for (float* values : {weight_, mu_, sigma_, inverse_}) std::fill_n(values + size_, 4, 0.0F);
+  }
   static Four four(const float* values) { return *reinterpret_cast<const Four*>(values); }
   static constexpr int kParts = 2 * kPeriods + 4;  // two per period, the quiet ones, padding
-  // Zero beyond their size: read by fours.
-  alignas(16) float weight_[kParts] = {}, mu_[kParts] = {}, sigma_[kParts] = {}, inverse_[kParts] = {};
+  // Read by fours: zero from their size to the next multiple of four.
+  alignas(16) float weight_[kParts], mu_[kParts], sigma_[kParts], inverse_[kParts];
   int size_ = 0;
   double total_ = 0, sum_ = 0;
 };

@@ -119,8 +119,8 @@ OracleChoice Oracle::best_of(const WorldCore& world) const {
     if (factor != margin) consider({cores, std::clamp(used * factor, memory.lower, memory.upper)});
   for (int i = 0; i < choice.size; ++i) {
     auto& c = choice.candidates[static_cast<std::size_t>(i)];
-    c.action = {static_cast<float>(to_unit(c.knobs[0], cpu)),
-                static_cast<float>(to_unit(c.knobs[1], memory))};
+    c.action = {static_cast<float>(to_unit(c.knobs[0], pair.scale(KnobKind::CpuLimit))),
+                static_cast<float>(to_unit(c.knobs[1], pair.scale(KnobKind::MemoryLimit)))};
   }
   return choice;
 }

@@ -51,7 +51,8 @@ class Pair {
   const NodeCapacity& node() const { return node_; }
   const NodeParameters& parameters() const { return parameters_; }
   int cpus() const { return cpus_; }  // of the target's CPU set
-  KnobRange range(KnobKind kind) const { return ranges_[static_cast<std::size_t>(kind)]; }
+  KnobRange range(KnobKind kind) const { return scale(kind).range; }
+  const KnobScale& scale(KnobKind kind) const { return scales_[static_cast<std::size_t>(kind)]; }
   std::span<const double> steps() const { return environment_.frequencies_khz; }
   /// Demanded requests per second.
   double rate_at(double t_s) const { return options_.load * trace_.rate_at(t_s); }
@@ -70,7 +71,7 @@ class Pair {
   Rule rule_;
   NodeCapacity node_;
   NodeParameters parameters_;
-  std::array<KnobRange, kKnobCount> ranges_{};
+  std::array<KnobScale, kKnobCount> scales_ = {KnobRange{}, KnobRange{}, KnobRange{}};
   int cpus_ = 1;
   std::array<float, kTrueParameters> true_params_{};
 };

@@ -137,14 +137,14 @@ void WorldCore::pass(bool with_reward, bool median) {
   }
   tick_ = advance(pair_->parameters(), settings, rate_ahead(0), random_.fork(step_), node_);
   ++step_;
-  before_ = now_;
+  const Observation before = now_;
   observe(tick_, settings);
-  if (with_reward) judge_step();
+  if (with_reward) judge_step(before);
   if (task() == Task::ResourceLimits) {
     growth_.add(from_seconds(static_cast<double>(step_)), now_[Signal::MemoryWorkingSet].value);
-    state_ = limits_state(pair_->rule(), pair_->node(), &before_, now_,
-                          {in_force_[0], pair_->range(KnobKind::CpuLimit)},
-                          {in_force_[1], pair_->range(KnobKind::MemoryLimit)});
+    state_ = limits_state(pair_->rule(), pair_->node(), &before, now_,
+                          {in_force_[0], pair_->scale(KnobKind::CpuLimit)},
+                          {in_force_[1], pair_->scale(KnobKind::MemoryLimit)});
   } else {
     use_of_late_.add(now_[Signal::CpuUsage], pair_->cpus());
     state_ = frequency_state(pair_->rule(), now_, in_force_[0], pair_->range(KnobKind::CpuFrequency),
@@ -200,7 +200,7 @@ void WorldCore::observe(const NodeTick& t, const NodeSettings& settings) {
   o[Signal::NodeMemoryAvailable] = Sample::good(std::max(0.0, pair_->node().memory_bytes - t.memory_bytes));
 }
 
-void WorldCore::judge_step() {
+void WorldCore::judge_step(const Observation& before) {
   if (task() == Task::ResourceLimits) {
     LimitsStep step;
     step.now = &now_;
@@ -214,7 +214,7 @@ void WorldCore::judge_step() {
   const Sample& watts = now_[Signal::Power];
   if (watts.trusted()) highest_power_ = std::max(highest_power_, watts.value);
   FrequencyStep step;
-  step.before = &before_;
+  step.before = &before;
   step.now = &now_;
   step.khz_before = khz_before_;
   step.khz_now = in_force_[0];
@@ -235,7 +235,7 @@ void WorldCore::to_knobs(std::span<const float> action, std::span<double> values
   Action current, chosen;
   for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) {
     current.set(kLimitsActions[i], in_force_[i]);
-    chosen.set(kLimitsActions[i], from_unit(action[i], pair_->range(kLimitsActions[i])));
+    chosen.set(kLimitsActions[i], from_unit(action[i], pair_->scale(kLimitsActions[i])));
   }
   stay_near(current, chosen);
   for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) values[i] = chosen[kLimitsActions[i]];
@@ -247,7 +247,7 @@ void WorldCore::executed(std::span<float> action) const {
     return;
   }
   for (std::size_t i = 0; i < std::size(kLimitsActions); ++i)
-    action[i] = static_cast<float>(to_unit(in_force_[i], pair_->range(kLimitsActions[i])));
+    action[i] = static_cast<float>(to_unit(in_force_[i], pair_->scale(kLimitsActions[i])));
 }
 
 void World::reset(const Pair& pair, double offset_s, std::uint64_t seed, bool with_fallback) {
@@ -295,7 +295,7 @@ void World::ask_fallback() {
     limits_->decide(in, proposed, words);
     for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) {
       fallback_knobs_[i] = proposed[kLimitsActions[i]];
-      fallback_[i] = static_cast<float>(to_unit(fallback_knobs_[i], pair.range(kLimitsActions[i])));
+      fallback_[i] = static_cast<float>(to_unit(fallback_knobs_[i], pair.scale(kLimitsActions[i])));
     }
     return;
   }

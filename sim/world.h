@@ -86,7 +86,7 @@ class WorldCore {
   void put_in_force(std::size_t i, KnobKind knob, double allowed);
   void pass(bool with_reward, bool median);
   void observe(const NodeTick& tick, const NodeSettings& settings);
-  void judge_step();
+  void judge_step(const Observation& before);
 
   const Pair* pair_ = nullptr;
   Random random_;
@@ -101,7 +101,7 @@ class WorldCore {
   GrowthRoom growth_;
   BorrowedLatency latency_;
   UseOfLate use_of_late_;  // cpu-frequency
-  Observation now_, before_;
+  Observation now_;
   StateVector state_;
   Reward reward_;
 };
