@@ -32,7 +32,8 @@ struct BootstrapOptions : ExperimentOptions {
 /// objective (or requests refused). cpu-frequency: cpu_utilization is that of the CPU set, "frequency" the
 /// place in its range instead of memory_utilization.
 /// "per_pair": {NAME: {KEY: [one number per pair]}}. "against_rule": the same, pair by pair less the rule's;
-/// "against_shared": ours less shared.
+/// "against_shared": ours less shared. "worst": {NAME: {"violations_pct": of the pair that misses most more
+/// than under the rules, that difference, "pairs_above_by_1": how many miss more than one point more}}.
 /// "segments": the same as against_rule in four parts of the training (AWARE Table 3). "curves": {NAME: {KEY:
 /// [per episode, mean over pairs]}}, also "learned_share". "stages": {NAME: {"online_pct", "serving_pct" (of
 /// the episodes), "reached_online_pct", "reached_serving_pct" (of the pairs), "first_online" (episode, of

@@ -86,6 +86,12 @@ void print_methods(const ordered_json& r) {
   }
   for (const char* part : {"by_pool", "tl", "pools"})
     if (r.contains(part)) std::printf("\n%s\n%s\n", part, r[part].dump(1).c_str());
+  if (r.contains("worst")) {
+    std::puts("\nworst pair, points of violations over the rules'");
+    for (const auto& [name, w] : r["worst"].items())
+      std::printf("%-16s  %+.2f  pairs above by more than 1: %d\n", name.c_str(),
+                  w["violations_pct"].get<double>(), w["pairs_above_by_1"].get<int>());
+  }
   if (r.contains("changes"))
     for (const auto& [change, rows] : r["changes"].items()) {
       std::printf("\n%s\n", change.c_str());

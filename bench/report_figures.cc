@@ -117,6 +117,19 @@ Result<Figures> bootstrap(const Value& r) {
     for (Figure& f : more) f.caption = "Against the rules, pair by pair: " + f.caption;
     append(out, std::move(more));
   }
+  if (const auto worst = r.find("worst")) {
+    FLASH_TRY(const Members ways, worst->members());
+    Table table{{"", "worst pair, points", "pairs above by more than 1"}, {}};
+    for (const auto& [name, of] : ways) {
+      FLASH_TRY(const Value points, of.at("violations_pct"));
+      FLASH_TRY(const double more, points.number());
+      FLASH_TRY(const Value count, of.at("pairs_above_by_1"));
+      FLASH_TRY(const double pairs, count.number());
+      table.rows.push_back({name, digits(more), std::to_string(std::llround(pairs))});
+    }
+    out.figures.push_back({"Violations against the rules of the pair that fares worst, which means hide.", "",
+                           std::move(table)});
+  }
   if (auto ok = add_shown(out, r); !ok) return std::move(ok).error();
   return out;
 }

@@ -117,6 +117,13 @@ TEST_F(MetaBench, ExperimentsOfLivesJudgeEveryWayAndSayWhatTheyHadToShow) {
     EXPECT_EQ(boot.json["per_pair"][name]["reward"].size(), 2U);
   }
   EXPECT_TRUE(boot.json["must_show"].contains("ours_violations_not_above_rule"));
+  const auto violations = [&](const char* name, int pair) {
+    return boot.json["per_pair"][name]["violations_pct"][pair].get<double>();
+  };
+  const double more[] = {violations("scratch", 0) - violations("rule", 0),
+                         violations("scratch", 1) - violations("rule", 1)};
+  EXPECT_DOUBLE_EQ(boot.json["worst"]["scratch"]["violations_pct"], std::max(more[0], more[1]));
+  EXPECT_EQ(boot.json["worst"]["scratch"]["pairs_above_by_1"], (more[0] > 1 ? 1 : 0) + (more[1] > 1 ? 1 : 0));
   EXPECT_EQ(boot.json["curves"]["aware"]["learned_share"][0], 0) << "the first episode is the rules'";
 
   const auto serve = run_bench("serve --episodes 2 --converged 2" + small);

@@ -111,6 +111,17 @@ TEST(Report, AdaptsMeasuresAreReadWayByWay) {
   EXPECT_THAT(error_of("adapt.json", R"({"curves": {}})"), HasSubstr("adapt.json: key 'score' is missing"));
 }
 
+TEST(Report, SaysHowTheWorstPairOfABootstrapFares) {
+  const std::string head =
+      R"({"experiment": "bootstrap", "task": "cpu-frequency", "methods": {}, "worst": {"ours": )";
+  const auto page = report_page(
+      {result("bootstrap.json", head + R"({"violations_pct": 1.94, "pairs_above_by_1": 2}}})")}, {});
+  ASSERT_TRUE(page) << page.error().message();
+  EXPECT_THAT(*page, HasSubstr("<td>ours</td><td>1.94</td><td>2</td>"));
+  EXPECT_EQ(error_of("bootstrap.json", head + R"({"violations_pct": 1.94}}})"),
+            "bootstrap.json: worst/ours: key 'pairs_above_by_1' is missing");
+}
+
 TEST(Report, TextOfResultsIsNoMarkup) {
   const auto page = report_page(
       {result("live.json", R"({"hardware": "<b>&", "methods": {"<script>": {"reward": 1}}})")}, {});
