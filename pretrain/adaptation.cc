@@ -6,6 +6,7 @@
 
 #include "core/random.h"
 #include "meta/trajectory_buffer.h"
+#include "sim/managed_world.h"
 
 namespace flash {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 void add_step(LivedEpisode& lived, const World& world) {
   const Reward& r = world.core().reward();
   lived.reward += r.value / kEpisodeSteps;
-  lived.utilization += r.utilization / kEpisodeSteps;
+  const bool limits = world.core().task() == Task::ResourceLimits;
+  lived.utilization += (limits ? r.utilization : lived_second(world.core()).cpu) / kEpisodeSteps;
   lived.slo_preservation += r.slo_preservation / kEpisodeSteps;
 }
 

@@ -46,7 +46,9 @@ double reward_of(const PolicySnapshot& snapshot, const Pair& pair, const Adaptat
 
 /// What an episode of adaptation was like, exploration included: means per step.
 struct LivedEpisode {
-  double reward = 0, utilization = 0, slo_preservation = 0;
+  double reward = 0;
+  double utilization = 0;  // limits: Reward::utilization; cpu-frequency: use of the CPU set, share
+  double slo_preservation = 0;
 };
 
 /// One step of the world by `policy`, varied as its exploration asks, and what was seen of it.

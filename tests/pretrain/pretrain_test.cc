@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "meta/shared_policy.h"
+#include "pretrain/adaptation.h"
 #include "pretrain/augmented_state.h"
 #include "pretrain/episodes.h"
 #include "pretrain/scoring.h"
@@ -103,6 +104,22 @@ TEST(Episodes, ARecordingHoldsTheStateBeforeTheActionInForceAndItsReward) {
   EXPECT_EQ(r.rows[kLimitsStateDim], batch.executed()[2]);
   EXPECT_EQ(r.rows.back(), batch.rewards()[1]);
   EXPECT_EQ(recorder.take(1).steps, 0) << "what was taken is gone";
+}
+
+TEST(Episodes, OneOfAdaptationHasTheUtilisationOfItsTask) {
+  for (const Task task : {Task::ResourceLimits, Task::CpuFrequency}) {
+    const Pair drawn = make_pool({.task = task, .pairs = 1, .seed = 3})->pairs[0];
+    const auto agent = *Agent::create(agent_spaces(task), {});
+    const auto utilization = [&](double load) {
+      PairOptions options = drawn.options();
+      options.load = load;
+      const Pair pair = *Pair::make(drawn.application(), drawn.environment(), options);
+      return live_one_episode(agent->snapshot(), pair, 0, 1, [](const Transition&) {}).utilization;
+    };
+    EXPECT_GT(utilization(0.1), 0) << to_string(task);
+    EXPECT_GT(utilization(0.8), utilization(0.1)) << to_string(task);
+    EXPECT_LE(utilization(0.8), 1) << to_string(task);
+  }
 }
 
 TEST(Episodes, SequencesArePaddedWithZerosAndMasked) {
