@@ -33,7 +33,7 @@ struct KnobTraits {
   Task task;
   double tolerance;  // relative difference below which two values are the same setting
 };
-/// The rows of knob_table().
+/// A row per knob, in the order of KnobKind.
 inline constexpr std::array<KnobTraits, kKnobCount> kKnobs = {{
     // cpu.max is kept in whole microseconds of quota per period: 1 us of 100 ms at 0.01 cores is 0.1 %.
     {KnobKind::CpuLimit, "cpu-limit", "cores", Task::ResourceLimits, 0.002},
@@ -42,9 +42,6 @@ inline constexpr std::array<KnobTraits, kKnobCount> kKnobs = {{
     // drivers round to their table (scaling_available_frequencies is in kHz).
     {KnobKind::CpuFrequency, "cpu-frequency", "kHz", Task::CpuFrequency, 0.001},
 }};
-inline constexpr const std::array<KnobTraits, kKnobCount>& knob_table() {
-  return kKnobs;
-}
 inline constexpr const KnobTraits& traits(KnobKind kind) {
   return kKnobs[static_cast<std::size_t>(kind)];
 }

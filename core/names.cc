@@ -77,12 +77,12 @@ std::string agent_name(TargetId id) {
 }
 
 std::optional<KnobKind> knob_from_name(std::string_view name) {
-  for (const auto& row : knob_table())
+  for (const auto& row : kKnobs)
     if (row.name == name) return row.kind;
   return std::nullopt;
 }
 bool Action::empty() const {
-  for (const auto& row : knob_table())
+  for (const auto& row : kKnobs)
     if (has(row.kind)) return false;
   return true;
 }

@@ -253,7 +253,7 @@ json number(double v) {
 
 json action_json(const Action& a) {
   json out = json::object();
-  for (const auto& row : knob_table())
+  for (const auto& row : kKnobs)
     if (a.has(row.kind)) out[std::string(row.name)] = number(a[row.kind]);
   return out;
 }
@@ -297,7 +297,7 @@ json to_json(const ReplayReport& r) {
   for (Controller c : {Controller::None, Controller::Fallback, Controller::Learned})
     by[std::string(to_string(c))] = count_json(r.by_controller[static_cast<std::size_t>(c)]);
   json& knobs = out["knobs"] = json::object();
-  for (const auto& row : knob_table()) {
+  for (const auto& row : kKnobs) {
     const ReplayKnob& k = r.knobs[static_cast<std::size_t>(row.kind)];
     if (row.task != r.task) continue;
     knobs[std::string(row.name)] = count_json(k.count);
@@ -355,7 +355,7 @@ std::string to_text(const ReplayReport& r) {
              (c == Controller::None ? " in mode observe" : " of controller " + std::string(to_string(c))))
                 .c_str());
   }
-  for (const auto& row : knob_table()) {
+  for (const auto& row : kKnobs) {
     const ReplayKnob& k = r.knobs[static_cast<std::size_t>(row.kind)];
     if (k.count.decisions == 0) continue;
     out += std::string(row.name) + ": ";
@@ -388,7 +388,7 @@ std::string to_text(const ReplayReport& r) {
   for (const ReplayDifference& d : r.largest) {
     out += plain(d.entry.time) + " " + plain(d.entry.target) + ", decision " + std::to_string(d.entry.seq) +
            " (" + std::string(to_string(d.entry.controller)) + (d.entry.explored ? ", explored" : "") + "):";
-    for (const auto& row : knob_table()) {
+    for (const auto& row : kKnobs) {
       if (!d.replayed.has(row.kind) || !d.recorded.has(row.kind)) continue;
       out += " " + std::string(row.name) + " ";
       append_value(out, row.kind, d.recorded[row.kind]);

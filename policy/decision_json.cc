@@ -122,7 +122,7 @@ class Writer {
 
 void put(Writer& w, std::string_view name, const Action& a) {
   w.key(name).open('{');
-  for (const auto& row : knob_table())
+  for (const auto& row : kKnobs)
     if (a.has(row.kind)) w.field(row.name, a[row.kind]);
   w.close('}');
 }

@@ -63,7 +63,7 @@ void append_version(std::string& out, const PolicySnapshot& s) {
 
 void append_action(std::string& out, const Action& action, const Action& of) {
   bool first = true;
-  for (const auto& row : knob_table()) {
+  for (const auto& row : kKnobs) {
     if (!of.has(row.kind)) continue;
     if (!first) out += " and ";
     first = false;

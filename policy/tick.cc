@@ -482,7 +482,7 @@ void ControlLoop::Impl::settle(ManagedAgent& a, Decision& d) {
   if (d.explored) {
     // What did not come into force as it was varied is no variation.
     bool as_varied = d.verdicts.empty();
-    for (const auto& row : knob_table())
+    for (const auto& row : kKnobs)
       if (a.explorer.wanted().has(row.kind) &&
           !(a.in_force.has(row.kind) && same_setting(row.kind, a.in_force[row.kind], d.proposed[row.kind])))
         as_varied = false;

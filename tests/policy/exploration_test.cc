@@ -341,7 +341,7 @@ TEST(ExplorationProperty, BudgetAndBoundsHoldOverRandomSteps) {
       }
       ASSERT_LE(count, std::floor(100 * share + 1e-9)) << "step " << i;
       int moved = 0;
-      for (const auto& row : knob_table()) {
+      for (const auto& row : kKnobs) {
         if (!w->wanted.has(row.kind)) {
           ASSERT_FALSE(w->proposed.has(row.kind));
           continue;
