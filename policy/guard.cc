@@ -69,10 +69,13 @@ double objective(const GuardInput& in, double proposed, std::string& reason) {
   const bool held = in.rules_ask > 0 && (in.knob == KnobKind::CpuFrequency || proposed < in.rules_ask);
   if (!held || same_setting(in.knob, proposed, in.rules_ask)) return proposed;
   if (in.words) {
-    appendf(reason,
-            "of late the policy missed the objective in %.1f %% of its steps, the rules in %.1f %%; the "
-            "rules ask for ",
-            100 * in.objective->policy_share(), 100 * in.objective->rules_share());
+    appendf(reason, "of late the policy missed the objective in %.1f %% of its steps, ",
+            100 * in.objective->policy_share());
+    if (in.objective->measuring())
+      reason += "and how often the rules would is measured anew";
+    else
+      appendf(reason, "the rules in %.1f %%", 100 * in.objective->rules_share());
+    reason += "; the rules ask for ";
     append_value(reason, in.knob, in.rules_ask);
   }
   return in.rules_ask;

@@ -11,6 +11,7 @@ void ObjectiveAccount::step(bool missed, bool held) {
   Steps& charged = policys ? free_ : held_;
   charged.steps += 1;
   charged.misses += missed ? 1 : 0;
+  measuring_ = measuring_ ? held_.steps < kMeasured : held_.steps < known_ && free_.misses > slack_;
 }
 
 bool ObjectiveAccount::overdrawn() const {

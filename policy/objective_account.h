@@ -8,18 +8,27 @@ namespace flash {
 
 /// Misses of the objective (SP < 1) of the steps in which the policy was free, and of those in which it was
 /// held to what the rules ask for, or the rules were in charge. The second are what the rules would have, and
-/// no more: a held policy gives as much, of limits also more (guard_table). Old steps fade.
+/// no more: a held policy gives as much, of limits also more (guard_table). Old steps fade, and with them
+/// what is known of the rules.
 class ObjectiveAccount {
  public:
-  explicit ObjectiveAccount(Task task) : slack_(slack(task)) {}
+  explicit ObjectiveAccount(Task task) : slack_(slack(task)), known_(known(task)) {}
 
   /// A step under control ended. A run of misses that began while the policy was free is the policy's to its
   /// end, though it is held meanwhile: the first seconds of a burst must not be the policy's and the rest the
   /// rules'.
   void step(bool missed, bool held);
 
+  /// The policy is to be held: it is overdrawn() or the rules are measured anew.
+  bool holds() const { return measuring_ || overdrawn(); }
+
   /// The free steps have more misses than the held ones' share explains, and slack() more.
   bool overdrawn() const;
+
+  /// The policy misses more than slack(), and known() steps or fewer say what the rules would: it is held, in
+  /// one piece, until kMeasured say it. Without this a share that a few hard steps at the start had made high
+  /// would excuse the policy for ever: an account that never holds learns nothing of the rules.
+  bool measuring() const { return measuring_; }
 
   /// Shares of the steps, 0 to 1; 0 where there are none.
   double policy_share() const { return free_.share(); }
@@ -32,6 +41,11 @@ class ObjectiveAccount {
   /// (docs/EXPERIMENTS.md, bootstrap: both chosen there).
   static constexpr double slack(Task task) { return task == Task::CpuFrequency ? 15 : 3; }
 
+  /// Steps, after fading; 0: whatever is known is enough. On limits measuring bought nothing that could be
+  /// told from chance (same place).
+  static constexpr double known(Task task) { return task == Task::CpuFrequency ? 50 : 0; }
+  static constexpr double kMeasured = 110;  // steps, so that a bout lasts a minute or two
+
  private:
   struct Steps {
     double steps = 0, misses = 0;
@@ -41,9 +55,9 @@ class ObjectiveAccount {
     }
     double share() const { return steps > 0 ? misses / steps : 0; }
   };
-  double slack_;
+  double slack_, known_;
   Steps free_, held_;
-  bool in_policys_run_ = false;
+  bool in_policys_run_ = false, measuring_ = false;
 };
 
 }  // namespace flash

@@ -332,7 +332,7 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
   in.step = a.seq;
   in.growth_room = a.limits.growth_room(d.at.mono);
   const bool learned = d.controller == Controller::Learned;
-  const bool bound_to_rules = learned && a.objective.overdrawn();
+  const bool bound_to_rules = learned && a.objective.holds();
   a.held_to_rules = !learned || bound_to_rules;
   in.objective = &a.objective;
   for (const KnobView& k : knobs) {

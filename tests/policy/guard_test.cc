@@ -84,6 +84,20 @@ TEST_F(Objective, HoldsALimitToWhatTheRulesAskForOnlyWhereThatIsMore) {
   EXPECT_EQ(ask(0.9), 0.9);
 }
 
+TEST_F(Objective, SaysThatTheRulesAreMeasuredAnew) {
+  frequency(2.2e6);
+  ObjectiveAccount account(Task::CpuFrequency);
+  for (int i = 0; i < 80; ++i) account.step(i % 4 == 0, false);
+  ASSERT_TRUE(account.measuring());
+  in.objective = &account;
+  in.rules_ask = 2.2e6;
+  EXPECT_EQ(ask(1.8e6), 2.2e6);
+  EXPECT_EQ(
+      verdicts.front().reason,
+      "of late the policy missed the objective in 25.0 % of its steps, and how often the rules would is "
+      "measured anew; the rules ask for 2.20 GHz");
+}
+
 TEST_F(Objective, HoldsAFrequencyToWhatTheRulesAskForUpwardsAndDownwards) {
   frequency(2.2e6);
   ObjectiveAccount account(Task::CpuFrequency);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "policy/managed_agent.h"
 
 namespace flash {
@@ -48,6 +50,50 @@ TEST_F(Account, AFrequencysPolicyMayMissFifteenTimes) {
   }
   account.step(true, false);
   EXPECT_TRUE(account.overdrawn());
+}
+
+TEST_F(Account, OfAFrequencyWhatTheRulesMissedInAHardBeginningExcusesNothingForEver) {
+  account = ObjectiveAccount(Task::CpuFrequency);
+  live(100, 1, 5, true);
+  int held = 0, bout = 0, longest = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const bool holds = account.holds();
+    held += holds;
+    bout = holds ? bout + 1 : 0;
+    longest = std::max(longest, bout);
+    account.step(!holds && i % 10 == 0, holds);  // the policy misses a tenth, the rules nothing
+  }
+  EXPECT_GT(held, 15000) << "a share of 0.2 of long ago would have let it all pass";
+  EXPECT_LT(account.rules_share(), 0.01);
+  EXPECT_GE(longest, 60) << "in one piece: the first steps are spent on what the policy left behind";
+}
+
+TEST_F(Account, ARulesShareThatIsRightIsMeasuredAgainInFewSteps) {
+  account = ObjectiveAccount(Task::CpuFrequency);
+  live(500, 1, 10, true);
+  int held = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const bool holds = account.holds();
+    held += holds;
+    account.step(i % 10 == 0, holds);
+  }
+  EXPECT_GT(held, 300);
+  EXPECT_LT(held, 2000) << "a twentieth of the steps, and what few steps say wrongly of the rules";
+}
+
+TEST_F(Account, WhoHardlyMissesIsNotHeldForTheRulesToBeMeasured) {
+  account = ObjectiveAccount(Task::CpuFrequency);
+  for (int i = 0; i < 20000; ++i) {
+    ASSERT_FALSE(account.holds()) << i;
+    account.step(i % 200 == 0, false);
+  }
+}
+
+TEST_F(Account, OfLimitsTheRulesAreNotMeasuredApart) {
+  live(100, 1, 5, true);
+  live(20000, 1, 10, false);
+  EXPECT_FALSE(account.measuring());
+  EXPECT_FALSE(account.holds());
 }
 
 TEST(AgentsAccount, IsOfItsTargetsTask) {
