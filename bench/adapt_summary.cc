@@ -116,6 +116,11 @@ ordered_json summarise(const AdaptRecord& record) {
     out["episodes_to_converge"][name] = interval_of(until);
     out["converged_share"][name] = interval_of(settled);
     out["episodes_to_converged_agent"][name] = interval_of(until_agent);
+    out["per_pair"][name] = {{"score_before", first},
+                             {"score", scores},
+                             {"reward", rewards},
+                             {"episodes_to_converge", until},
+                             {"episodes_to_converged_agent", until_agent}};
     if (!used.empty()) {
       out["adaptation"]["utilization"][name] = interval_of(used);
       out["adaptation"]["slo_preservation"][name] = interval_of(kept);

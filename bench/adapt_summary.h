@@ -32,8 +32,8 @@ struct AdaptRecord {
 };
 
 /// {"score": {NAME: {mean, lo, hi}}, "reward_drop_pct": {...} and so on, "curves": {NAME: [score per
-/// episode]}, "gain": {...}, "speed_up_over_tl": {...}, "speed_up_over_tl_to_converged_agent": {...}},
-/// flash-bench(1).
+/// episode]}, "per_pair": {NAME: {KEY: [one number per pair]}}, "gain": {...}, "speed_up_over_tl": {...},
+/// "speed_up_over_tl_to_converged_agent": {...}}, flash-bench(1).
 nlohmann::ordered_json summarise(const AdaptRecord& record);
 
 /// First entry of `scores` from which all are at least `least`, or scores.size().
