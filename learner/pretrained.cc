@@ -128,8 +128,8 @@ Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(
   std::size_t steps = 0, trajectories = 0;
   double fallback = 0;
   std::size_t by_fallback = 0;
-  for (const auto* half : {&selection.best, &selection.worst})
-    for (const EpisodeSummary& episode : *half) {
+  for (const auto* part : {&selection.best, &selection.worst, &selection.initial})
+    for (const EpisodeSummary& episode : *part) {
       FLASH_TRY(const std::vector<StoredStep> stored, store.trajectory(episode.id));
       Trajectory stretch;
       const auto end_stretch = [&]() -> Result<void> {
@@ -152,10 +152,8 @@ Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(
       FLASH_CHECK(end_stretch());
     }
   if (steps < kLeastSteps) return std::optional<Beginning>();
-  const Sequences sequences = buffer.selection();
-  const Sequences* one = &sequences;
   Beginning b;
-  b.own = policy_.embed({&one, 1});
+  b.own = policy_.embed(std::span<const TrajectoryBuffer>(&buffer, 1));
   b.steps = steps;
   b.nearest = model_.seen.nearest(b.own);
   std::vector<float> embedding = b.own;

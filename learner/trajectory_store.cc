@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -526,6 +527,11 @@ Result<TrajectorySelection> TrajectoryStore::select_trajectories(std::string_vie
   out.best.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(best));
   for (std::size_t i = all.size(); i > best && out.worst.size() < half; --i)
     if (!all[i - 1].initial) out.worst.push_back(all[i - 1]);
+  std::copy_if(all.begin() + static_cast<std::ptrdiff_t>(best), all.end(), std::back_inserter(out.initial),
+               [](const EpisodeSummary& e) { return e.initial; });
+  std::sort(out.initial.begin(), out.initial.end(),
+            [](const EpisodeSummary& a, const EpisodeSummary& b) { return a.begun_us > b.begun_us; });
+  if (out.initial.size() > half) out.initial.resize(half);
   return out;
 }
 

@@ -59,9 +59,10 @@ struct EpisodeSummary {
 };
 
 /// FLASH 3.2: M/2 trajectories with the highest rewards and M/2 with the lowest, the latter without those of
-/// the initial stage, which are not representative. No episode is in both.
+/// the initial stage, which are not representative; beside them the newest M/2 of that stage which are not
+/// among the best. No episode is there twice.
 struct TrajectorySelection {
-  std::vector<EpisodeSummary> best, worst;  // best first, worst first
+  std::vector<EpisodeSummary> best, worst, initial;  // best first, worst first, newest first
 };
 
 /// A step as stored, with the reward that its own action earned (the next step of the stream brings it).

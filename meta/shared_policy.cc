@@ -157,6 +157,25 @@ std::vector<float> SharedPolicy::embed(std::span<const Sequences* const> context
   return out;
 }
 
+std::vector<float> SharedPolicy::embed(std::span<const TrajectoryBuffer> known) const {
+  std::vector<Sequences> selected, initial;
+  for (const TrajectoryBuffer& k : known) {
+    selected.push_back(k.selection());
+    initial.push_back(k.initial_stage());
+  }
+  const auto embedding_of = [&](const std::vector<Sequences>& sequences) {
+    std::vector<const Sequences*> pointers;
+    for (const Sequences& s : sequences) pointers.push_back(&s);
+    return embed(std::span<const Sequences* const>(pointers));
+  };
+  std::vector<float> out = embedding_of(selected);
+  const std::vector<float> begun = embedding_of(initial);
+  const auto dim = static_cast<std::size_t>(context_dim());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (initial[i / dim].count > 0) out[i] = (out[i] + begun[i]) / 2;
+  return out;
+}
+
 void SharedPolicy::evaluate(std::span<const float> states, std::span<const int> pair,
                             std::span<const float> contexts, std::span<float> outputs) const {
   const at::NoGradGuard no_gradients;

@@ -44,9 +44,6 @@ Result<void> TrajectoryBuffer::insert(const Trajectory& trajectory, bool initial
       return invalid(where + " has a number that is not finite");
     sum += s.reward;
   }
-  if (initial && !kept_.empty() && !initial_) return {};  // better ones are there
-  if (!initial && initial_) kept_.clear();
-  initial_ = initial;
 
   Kept kept;
   kept.mean_reward = sum / static_cast<double>(trajectory.size());
@@ -59,35 +56,36 @@ Result<void> TrajectoryBuffer::insert(const Trajectory& trajectory, bool initial
     kept.steps.insert(kept.steps.end(), s.action.begin(), s.action.end());
     kept.steps.push_back(s.reward);
   }
-  const auto place = std::find_if(kept_.begin(), kept_.end(),
+  std::vector<Kept>& among = initial ? initial_ : kept_;
+  const auto place = std::find_if(among.begin(), among.end(),
                                   [&](const Kept& k) { return k.mean_reward <= kept.mean_reward; });
-  kept_.insert(place, std::move(kept));
+  among.insert(place, std::move(kept));
   // One too many: the middle of the ranking is neither among the best nor among the worst M/2.
-  if (kept_.size() > static_cast<std::size_t>(options_.trajectories))
-    kept_.erase(kept_.begin() + options_.trajectories / 2);
+  if (among.size() > static_cast<std::size_t>(options_.trajectories))
+    among.erase(among.begin() + options_.trajectories / 2);
   return {};
 }
 
 void TrajectoryBuffer::switch_pair() {
   kept_.clear();
-  initial_ = false;
+  initial_.clear();
 }
 
-Sequences TrajectoryBuffer::selection() const {
+Sequences TrajectoryBuffer::sequences_of(const std::vector<Kept>& kept) const {
   Sequences s;
   s.features = features();
-  s.count = static_cast<int>(kept_.size());
+  s.count = static_cast<int>(kept.size());
   const auto width = static_cast<std::size_t>(s.features);
-  for (const Kept& k : kept_) {
+  for (const Kept& k : kept) {
     s.lengths.push_back(static_cast<int>(k.steps.size() / width));
     s.steps = std::max(s.steps, s.lengths.back());
     s.ids.push_back(k.order);
   }
-  s.x.assign(static_cast<std::size_t>(s.steps) * kept_.size() * width, 0);
-  for (std::size_t n = 0; n < kept_.size(); ++n)
-    for (std::size_t t = 0; t * width < kept_[n].steps.size(); ++t)
-      std::copy_n(kept_[n].steps.begin() + static_cast<std::ptrdiff_t>(t * width), width,
-                  s.x.begin() + static_cast<std::ptrdiff_t>((t * kept_.size() + n) * width));
+  s.x.assign(static_cast<std::size_t>(s.steps) * kept.size() * width, 0);
+  for (std::size_t n = 0; n < kept.size(); ++n)
+    for (std::size_t t = 0; t * width < kept[n].steps.size(); ++t)
+      std::copy_n(kept[n].steps.begin() + static_cast<std::ptrdiff_t>(t * width), width,
+                  s.x.begin() + static_cast<std::ptrdiff_t>((t * kept.size() + n) * width));
   return s;
 }
 

@@ -38,9 +38,10 @@ struct TrajectoryBufferOptions {
 };
 
 /// The selection rule of FLASH 3.2: the M/2 trajectories with the highest and the M/2 with the lowest return
-/// since the last switch of pairs. Those of the initial training stage are not representative: they count
-/// only while there are no others. Return is the mean reward per step, so that lengths do not matter. Only
-/// what can still be selected is kept: at most M trajectories.
+/// since the last switch of pairs. Those of the initial training stage are not representative: they are
+/// selected only while there are no others, and kept apart for who reads them beside. Return is the mean
+/// reward per step, so that lengths do not matter. Only what can still be selected is kept: at most M
+/// trajectories, and M of the initial stage, by the same rule.
 class TrajectoryBuffer {
  public:
   /// EINVAL: an option that is not possible, named.
@@ -52,11 +53,13 @@ class TrajectoryBuffer {
   /// Another pair: everything is forgotten (FLASH 3.3; the released prototype keeps the old pair's).
   void switch_pair();
 
-  std::size_t size() const { return kept_.size(); }
-  bool empty() const { return kept_.empty(); }
+  std::size_t size() const { return selected().size(); }
+  bool empty() const { return selected().empty(); }
   /// The selected trajectories, best first, [steps, size(), state + action + 1]; steps is the longest kept
   /// one.
-  Sequences selection() const;
+  Sequences selection() const { return sequences_of(selected()); }
+  /// Those of the initial stage, the same way.
+  Sequences initial_stage() const { return sequences_of(initial_); }
   int features() const { return options_.state_dim + options_.action_dim + 1; }
 
  private:
@@ -66,9 +69,10 @@ class TrajectoryBuffer {
     std::vector<float> steps;  // [length, features]
   };
   explicit TrajectoryBuffer(const TrajectoryBufferOptions& options) : options_(options) {}
+  const std::vector<Kept>& selected() const { return kept_.empty() ? initial_ : kept_; }
+  Sequences sequences_of(const std::vector<Kept>& kept) const;
   TrajectoryBufferOptions options_;
-  std::vector<Kept> kept_;  // best first
-  bool initial_ = false;    // what is kept is of the initial stage
+  std::vector<Kept> kept_, initial_;  // best first
   std::uint64_t inserted_ = 0;
 };
 

@@ -143,11 +143,7 @@ std::vector<AdaptationCurve> adapt_shared_policy(const SharedPolicy& policy,
   std::vector<AdaptationCurve> curves(pairs.size());
   const auto dim = static_cast<std::size_t>(policy.context_dim());
   for (int e = 0; e <= episodes; ++e) {
-    std::vector<Sequences> sequences;
-    for (const TrajectoryBuffer& k : known) sequences.push_back(k.selection());
-    std::vector<const Sequences*> pointers;
-    for (const Sequences& s : sequences) pointers.push_back(&s);
-    const std::vector<float> contexts = policy.embed(pointers);
+    const std::vector<float> contexts = policy.embed(known);
     std::vector<PolicySnapshot> snapshots;
     for (std::size_t i = 0; i < pairs.size(); ++i)
       snapshots.push_back(policy.snapshot(std::span<const float>(contexts).subspan(i * dim, dim)));

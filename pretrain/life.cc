@@ -128,9 +128,7 @@ void Life::Impl::end_episode() {
     if (recording.steps > 0)
       static_cast<void>(
           known.insert(trajectory_of(std::exchange(recording, {}), task), std::exchange(initial, false)));
-    const Sequences sequences = known.selection();
-    const Sequences* one = &sequences;
-    PolicySnapshot policy = shared->snapshot(shared->embed({&one, 1}));
+    PolicySnapshot policy = shared->snapshot(shared->embed(std::span<const TrajectoryBuffer>(&known, 1)));
     OffPolicyEstimate estimate;
     if (bootstrapping()) estimate = off_policy_estimate(replay, policy, {}, Random(chance.next()));
     offer(std::move(policy), estimate);

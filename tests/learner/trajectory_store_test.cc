@@ -223,10 +223,14 @@ TEST_F(Store, SelectsTheBestAndTheWorstWithoutTheInitialStage) {
   EXPECT_EQ(four.best[1].episode, 5U);
   EXPECT_EQ(four.worst[0].episode, 7U);  // not 0 and 1: INITIALIZED
   EXPECT_EQ(four.worst[1].episode, 3U);
+  ASSERT_EQ(four.initial.size(), 2U);
+  EXPECT_EQ(four.initial[0].episode, 1U);  // newest first
+  EXPECT_EQ(four.initial[1].episode, 0U);
   EXPECT_EQ(store.select_trajectories(key_, 4, 4)->worst[1].episode, 6U);  // 3 counts as initial
   const TrajectorySelection many = *store.select_trajectories(key_, 40);
   EXPECT_EQ(many.best.size(), 8U);
-  EXPECT_THAT(many.worst, IsEmpty());  // nothing is in both
+  EXPECT_THAT(many.worst, IsEmpty());  // nothing is there twice
+  EXPECT_THAT(many.initial, IsEmpty());
 }
 
 TEST_F(Store, AnIncompleteOrMostlyUntrustedEpisodeIsNotSelected) {

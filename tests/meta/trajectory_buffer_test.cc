@@ -18,11 +18,13 @@ Trajectory trajectory(float reward, int length = 3) {
   return t;
 }
 
-std::vector<float> rewards(const TrajectoryBuffer& b) {
-  const Sequences s = b.selection();
+std::vector<float> rewards(const Sequences& s) {
   std::vector<float> r;
   for (int n = 0; n < s.count; ++n) r.push_back(s.x[static_cast<std::size_t>(n * s.features + 3)]);
   return r;
+}
+std::vector<float> rewards(const TrajectoryBuffer& b) {
+  return rewards(b.selection());
 }
 
 TEST(TrajectoryBuffer, KeepsTheBestAndTheWorstHalf) {
@@ -40,6 +42,19 @@ TEST(TrajectoryBuffer, TheInitialStageCountsOnlyWhileThereIsNothingElse) {
   EXPECT_EQ(rewards(b), (std::vector<float>{1}));
   ASSERT_TRUE(b.insert(trajectory(-70), true));
   EXPECT_EQ(rewards(b), (std::vector<float>{1}));
+  EXPECT_EQ(b.size(), 1U);
+}
+
+TEST(TrajectoryBuffer, KeepsTheInitialStageApart) {
+  auto b = buffer();
+  EXPECT_EQ(b.initial_stage().count, 0);
+  for (float r : {-50.0F, -60.0F, -70.0F}) ASSERT_TRUE(b.insert(trajectory(r), true));
+  ASSERT_TRUE(b.insert(trajectory(1)));
+  EXPECT_EQ(rewards(b.initial_stage()), (std::vector<float>{-50, -60, -70}));
+  for (float r : {-55.0F, -65.0F}) ASSERT_TRUE(b.insert(trajectory(r), true));
+  EXPECT_EQ(rewards(b.initial_stage()), (std::vector<float>{-50, -55, -65, -70})) << "of them M, too";
+  b.switch_pair();
+  EXPECT_EQ(b.initial_stage().count, 0);
 }
 
 TEST(TrajectoryBuffer, ASwitchOfPairsForgetsEverything) {

@@ -199,6 +199,26 @@ TEST(SharedPolicy, LearnsWhatOnlyThePairTells) {
   }
 }
 
+TEST(SharedPolicy, HalfOfAnEmbeddingIsThatOfTheInitialStageWhereThereIsMore) {
+  const auto policy = *SharedPolicy::create(small());
+  const auto buffer = [] {
+    return *TrajectoryBuffer::create({.state_dim = 3, .action_dim = 2, .trajectories = 4, .steps = 10});
+  };
+  const Trajectory under_rules = {{{0.1F, 0.2F, 0.3F}, {0, 0.5F}, 0.1F}, {{0.3F, 0.1F, 0}, {1, 0}, 0.3F}};
+  const Trajectory own = {{{1, 2, 3}, {-1, 0.5F}, 0.9F}, {{2, 1, 0}, {0.5F, -1}, 0.7F}};
+  std::vector<TrajectoryBuffer> known(4, buffer());  // nothing, initial, own, both
+  for (int k : {1, 3}) ASSERT_TRUE(known[static_cast<std::size_t>(k)].insert(under_rules, true));
+  for (int k : {2, 3}) ASSERT_TRUE(known[static_cast<std::size_t>(k)].insert(own));
+  const std::vector<float> e = policy.embed(known);
+  const auto dim = static_cast<std::size_t>(policy.context_dim());
+  ASSERT_EQ(e.size(), 4 * dim);
+  for (std::size_t i = 0; i < dim; ++i) {
+    EXPECT_EQ(e[i], 0);
+    EXPECT_NE(e[dim + i], e[2 * dim + i]);
+    EXPECT_NEAR(e[3 * dim + i], (e[dim + i] + e[2 * dim + i]) / 2, 1e-6);
+  }
+}
+
 TEST(SharedPolicy, ComesBackFromItsFileAsItWas) {
   SharedPolicyOptions options = small();
   options.stay_margin = 0.25F;
