@@ -164,6 +164,45 @@ TEST_F(Pretrained, TheEmbeddingIsMadeOncePerEpisodeAndNotWhileServing) {
   EXPECT_EQ(trainer_->counters().embedded, 2U);
 }
 
+TEST_F(Pretrained, TheEmbeddingKeepsTheInitialStageHoweverManyBetterEpisodesFollow) {
+  start(model());
+  live(1, 61, Stage::Initialized, 0.1);
+  ASSERT_EQ(offers().size(), 1U);
+  std::uint64_t next = 62;
+  for (int k = 0; k < 40; ++k) {
+    now_.mono += seconds(20);
+    live(next, next + 59, Stage::Online, 0.5 + 0.01 * k);
+    next += 60;
+  }
+  const auto made = offers();
+  ASSERT_FALSE(made.empty());
+
+  TrajectoryBuffer known = *TrajectoryBuffer::create({.state_dim = 3, .action_dim = 2});
+  TrajectoryBuffer without = known;
+  const auto episodes = *store_->episodes(fitting().key, 100);
+  ASSERT_TRUE(episodes.back().initial);
+  for (auto e = episodes.rbegin(); e != episodes.rend(); ++e) {
+    if (!e->complete) continue;
+    Trajectory t;
+    const std::vector<StoredStep> steps = *store_->trajectory(e->id);
+    for (const StoredStep& s : steps)
+      if (s.earned) t.push_back({s.step.state, s.step.action, *s.earned});
+    ASSERT_TRUE(known.insert(t, e->initial));
+    if (!e->initial) {
+      ASSERT_TRUE(without.insert(t));
+    }
+  }
+  const auto policy = *SharedPolicy::restore(model().policy);
+  const std::vector<float> with = policy.embed(std::span<const TrajectoryBuffer>(&known, 1));
+  const std::vector<float> own = policy.embed(std::span<const TrajectoryBuffer>(&without, 1));
+  double apart = 0;
+  for (std::size_t i = 0; i < with.size(); ++i) {
+    EXPECT_NEAR(made.back().embedding[i], with[i], 1e-6);
+    apart += std::abs(with[i] - own[i]);
+  }
+  EXPECT_GT(apart, 1e-4) << "else this would show nothing";
+}
+
 link::NearestPair shop(const link::Embedded& own, double times) {
   link::Neighbour n{
       .model = own.model, .node = "n2", .agent = "resource-limits:/shop", .application = "shop"};
