@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -518,6 +517,7 @@ Result<TrajectorySelection> TrajectoryStore::select_trajectories(std::string_vie
     all[all.size() - 1 - i].initial = true;
   std::erase_if(
       all, [](const EpisodeSummary& e) { return !e.complete || e.rewards * 2 < e.steps || e.rewards == 0; });
+  const std::vector<EpisodeSummary> newest_first = all;
   std::stable_sort(all.begin(), all.end(), [](const EpisodeSummary& a, const EpisodeSummary& b) {
     return a.reward_mean > b.reward_mean;
   });
@@ -527,11 +527,11 @@ Result<TrajectorySelection> TrajectoryStore::select_trajectories(std::string_vie
   out.best.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(best));
   for (std::size_t i = all.size(); i > best && out.worst.size() < half; --i)
     if (!all[i - 1].initial) out.worst.push_back(all[i - 1]);
-  std::copy_if(all.begin() + static_cast<std::ptrdiff_t>(best), all.end(), std::back_inserter(out.initial),
-               [](const EpisodeSummary& e) { return e.initial; });
-  std::sort(out.initial.begin(), out.initial.end(),
-            [](const EpisodeSummary& a, const EpisodeSummary& b) { return a.begun_us > b.begun_us; });
-  if (out.initial.size() > half) out.initial.resize(half);
+  for (const EpisodeSummary& e : newest_first) {
+    const bool among_best =
+        std::any_of(out.best.begin(), out.best.end(), [&](const EpisodeSummary& b) { return b.id == e.id; });
+    if (e.initial && !among_best && out.initial.size() < half) out.initial.push_back(e);
+  }
   return out;
 }
 

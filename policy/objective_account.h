@@ -25,9 +25,9 @@ class ObjectiveAccount {
   /// The free steps have more misses than the held ones' share explains, and slack() more.
   bool overdrawn() const;
 
-  /// The policy misses more than slack(), and known() steps or fewer say what the rules would: it is held, in
-  /// one piece, until kMeasured say it. Without this a share that a few hard steps at the start had made high
-  /// would excuse the policy for ever: an account that never holds learns nothing of the rules.
+  /// The policy misses more than slack(), and fewer than known() steps say what the rules would: it is held,
+  /// in one piece, until kMeasured say it. Without this a share that a few hard steps at the start had made
+  /// high would excuse the policy for ever: an account that never holds learns nothing of the rules.
   bool measuring() const { return measuring_; }
 
   /// Shares of the steps, 0 to 1; 0 where there are none.
