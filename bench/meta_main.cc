@@ -134,8 +134,8 @@ int adapt(const Arguments& a) {
 }
 
 void print_overhead(const json& r) {
-  std::printf("%s; kernel %s\n", r["blas"].get<std::string>().c_str(),
-              r["kernel"].get<std::string>().c_str());
+  std::printf("%s; kernels: decision %s, GRU %s\n", r["blas"].get<std::string>().c_str(),
+              r["kernel"].get<std::string>().c_str(), r["gru_kernel"].get<std::string>().c_str());
   for (const char* part : {"decision_us", "embedding_ms", "update_ms", "yardstick"}) {
     std::printf("\n%s\n", part);
     for (const auto& [name, value] : r[part].items())

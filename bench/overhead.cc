@@ -13,6 +13,7 @@
 #include "core/policy_snapshot.h"
 #include "core/random.h"
 #include "meta/flash.h"
+#include "meta/gru_kernels.h"
 #include "meta/plain_torch.h"
 
 namespace flash::bench {
@@ -245,7 +246,9 @@ Result<json> embeddings(json& updates, int rounds) {
 
 Result<json> measure_overhead(bool quick) {
   std::string warning;
-  json out = {{"kernel", network_kernels().front().name}, {"blas", prepare_libtorch(warning)}};
+  json out = {{"kernel", network_kernels().front().name},
+              {"gru_kernel", gru::best().name},
+              {"blas", prepare_libtorch(warning)}};
   if (!warning.empty()) out["warning"] = warning;
   out["shape"] = {{"state", kState},
                   {"actions", kActions},

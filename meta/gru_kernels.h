@@ -1,6 +1,7 @@
 // Purpose: the arithmetic of one direction of one GRU layer over whole sequences, forward and back through
-// time, on plain memory. One file of kernels (gru_kernels.inl), compiled for AVX-512, AVX2 and the plain
-// target; which one runs is what agents/mlp_kernels chose for the CPU at hand. No torch here. Ownership: the
+// time, on plain memory. One file of kernels (gru_kernels.inl), compiled for AVX-512 with and without
+// AVX512_BF16, AVX2 and the plain target; which one runs is what agents/mlp_kernels chose for the CPU at
+// hand, with AVX512_BF16 where it has that. No torch here. Ownership: the
 // caller's memory. Thread rule: pure functions.
 //
 // The form is torch.nn.GRU's (Cho et al. 2014, with the reset gate behind the recurrent product):
@@ -37,7 +38,10 @@ std::size_t tape_size(const Direction& d);
 std::size_t scratch_size(const Direction& d);
 
 struct Kernels {
-  const char* name;  // as agents' kernels
+  const char* name;  // as agents' kernels, or "avx512_bf16"
+  /// Relative rounding of the factors whose products are summed, in f32, to gradients of weights; 0: that of
+  /// f32. Outputs and dL/dx are f32's in all kernels.
+  float weight_rounding;
   /// Of x [rows][inputs] all outputs y: row (t, s) begins at y + (t * sequences + s) * y_step.
   void (*forward)(const Direction& d, const Weights& w, const float* x, float* y, std::size_t y_step,
                   float* tape, float* scratch);
@@ -48,9 +52,13 @@ struct Kernels {
 
 /// For this CPU.
 const Kernels& best();
+inline constexpr std::size_t kMostKernels = 4;
 /// All that this CPU can run, best first; for tests.
-std::size_t runnable(const Kernels* (&out)[3]);
+std::size_t runnable(const Kernels* (&out)[kMostKernels]);
 
+namespace avx512_bf16 {
+extern const Kernels kKernels;
+}
 namespace avx512 {
 extern const Kernels kKernels;
 }

@@ -1,5 +1,6 @@
 // The kernels, written once. Each gru_kernels_*.cc sets FLASH_KERNELS (the namespace), FLASH_LANES (floats
-// per vector) and FLASH_ROWS (rows of a tile) and is compiled for its instruction set. No header with inline
+// per vector), FLASH_ROWS (rows of a tile) and, where the gradients of weights are made from factors in
+// bfloat16, FLASH_BFLOAT16, and is compiled for its instruction set. No header with inline
 // functions may come in here: the linker could take their AVX-512 copy for the whole program.
 //
 // What costs is products of matrices. Weights are the right factor; they are packed once per call, since a
@@ -26,8 +27,24 @@ struct Left {
   size_t row_step, k_step, next;
 };
 
+/// What a lane of a packed factor holds: one k's number.
+struct Floats {
+  static constexpr size_t kDepth = 1;
+  static constexpr float kRounding = 0;
+  static Vector add(Vector sum, Vector a, Vector b) { return sum + a * b; }
+  static void pack_left(size_t rows, const float* a, size_t a_step, size_t k_end, float* to);
+  static void pack_right(const float* b, size_t b_step, size_t k_end, size_t n_end, float* to);
+};
+
+#ifdef FLASH_BFLOAT16
+#include "meta/gru_bfloat16.inl"
+using WeightGradients = Pairs;
+#else
+using WeightGradients = Floats;
+#endif
+
 /// Rows of the left factor by a panel of the right one.
-template <size_t Rows, size_t Columns>
+template <class Lane, size_t Rows, size_t Columns>
 inline void tile(const float* a, size_t row_step, size_t k_step, size_t k_end, const float* b, float* c,
                  size_t c_step, bool add) {
   Vector sum[Rows][Columns];
@@ -38,7 +55,7 @@ inline void tile(const float* a, size_t row_step, size_t k_step, size_t k_end, c
     for (size_t j = 0; j < Columns; ++j) bk[j] = load(b + j * kLanes);
     for (size_t i = 0; i < Rows; ++i) {
       const Vector aik = all(a[i * row_step]);
-      for (size_t j = 0; j < Columns; ++j) sum[i][j] += aik * bk[j];
+      for (size_t j = 0; j < Columns; ++j) sum[i][j] = Lane::add(sum[i][j], aik, bk[j]);
     }
   }
   for (size_t i = 0; i < Rows; ++i)
@@ -46,7 +63,7 @@ inline void tile(const float* a, size_t row_step, size_t k_step, size_t k_end, c
 }
 
 /// One row has too few sums to hide the latency of an addition, so four of each.
-template <size_t Columns>
+template <class Lane, size_t Columns>
 inline void single(const float* a, size_t k_step, size_t k_end, const float* b, float* c, bool add) {
   constexpr size_t kStrands = 4;
   Vector sum[kStrands][Columns];
@@ -58,31 +75,31 @@ inline void single(const float* a, size_t k_step, size_t k_end, const float* b, 
   for (; k + kStrands <= k_end; k += kStrands)
     for (size_t s = 0; s < kStrands; ++s, b += Columns * kLanes, a += k_step) {
       const Vector ak = all(*a);
-      for (size_t j = 0; j < Columns; ++j) sum[s][j] += ak * load(b + j * kLanes);
+      for (size_t j = 0; j < Columns; ++j) sum[s][j] = Lane::add(sum[s][j], ak, load(b + j * kLanes));
     }
   for (; k < k_end; ++k, b += Columns * kLanes, a += k_step) {
     const Vector ak = all(*a);
-    for (size_t j = 0; j < Columns; ++j) sum[0][j] += ak * load(b + j * kLanes);
+    for (size_t j = 0; j < Columns; ++j) sum[0][j] = Lane::add(sum[0][j], ak, load(b + j * kLanes));
   }
   for (size_t j = 0; j < Columns; ++j)
     store(c + j * kLanes, (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]));
 }
 
-template <size_t Columns>
+template <class Lane, size_t Columns>
 inline void column_of_tiles(size_t rows, const Left& a, size_t k_end, const float* b, float* c, size_t c_step,
                             bool add) {
   const float* group = a.data;
   for (; rows >= kRows; rows -= kRows, group += a.next, c += kRows * c_step)
-    tile<kRows, Columns>(group, a.row_step, a.k_step, k_end, b, c, c_step, add);
+    tile<Lane, kRows, Columns>(group, a.row_step, a.k_step, k_end, b, c, c_step, add);
   if (kRows > 4 && rows >= 4) {
-    tile<4, Columns>(group, a.row_step, a.k_step, k_end, b, c, c_step, add);
+    tile<Lane, 4, Columns>(group, a.row_step, a.k_step, k_end, b, c, c_step, add);
     rows -= 4, group += 4 * a.row_step, c += 4 * c_step;
   }
   if (rows >= 2) {
-    tile<2, Columns>(group, a.row_step, a.k_step, k_end, b, c, c_step, add);
+    tile<Lane, 2, Columns>(group, a.row_step, a.k_step, k_end, b, c, c_step, add);
     rows -= 2, group += 2 * a.row_step, c += 2 * c_step;
   }
-  if (rows > 0) single<Columns>(group, a.k_step, k_end, b, c, add);
+  if (rows > 0) single<Lane, Columns>(group, a.k_step, k_end, b, c, add);
 }
 
 /// For multiply(): B (k, n) is b[k * k_step + n * n_step], 0 from n_end to its next multiple of kPad. Blocks
@@ -107,6 +124,7 @@ void pack(const float* b, size_t k_step, size_t n_step, size_t k_end, size_t n_e
 /// C [rows][n] = A [rows][k] B [k][n], or added to what is in C. B is packed. `from_end`: panels are taken
 /// from the last to the first: a B that is larger than the second cache and used again and again is half
 /// there if each pass begins where the one before ended.
+template <class Lane = Floats>
 void multiply(size_t rows, const Left& a, size_t k_end, const float* b, size_t n_end, float* c, size_t c_step,
               bool add, bool from_end = false) {
   const size_t blocks = (k_end + kBlock - 1) / kBlock, panels = (n_end + kPanel - 1) / kPanel;
@@ -122,11 +140,11 @@ void multiply(size_t rows, const Left& a, size_t k_end, const float* b, size_t n
         const float* panel = b + k0 * n_end + k * n0;
         float* to = c + r0 * c_step + n0;
         if (vectors == 3)
-          column_of_tiles<3>(r, block, k, panel, to, c_step, add || i > 0);
+          column_of_tiles<Lane, 3>(r, block, k, panel, to, c_step, add || i > 0);
         else if (vectors == 2)
-          column_of_tiles<2>(r, block, k, panel, to, c_step, add || i > 0);
+          column_of_tiles<Lane, 2>(r, block, k, panel, to, c_step, add || i > 0);
         else
-          column_of_tiles<1>(r, block, k, panel, to, c_step, add || i > 0);
+          column_of_tiles<Lane, 1>(r, block, k, panel, to, c_step, add || i > 0);
       }
     }
   }
@@ -136,18 +154,26 @@ inline Left rows_of(const float* data, size_t step) {
   return {data, step, 1, kRows * step};
 }
 
-/// C [rows][n] += A^T B, A [k][rows] with rows a_step apart, B [k][n] with rows b_step apart: the gradient of
-/// weights.
+void Floats::pack_left(size_t rows, const float* a, size_t a_step, size_t k_end, float* to) {
+  for (size_t r0 = 0; r0 < rows; r0 += kRows)
+    for (size_t k = 0; k < k_end; ++k)
+      for (size_t r = r0; r < r0 + kRows; ++r) *to++ = r < rows ? a[k * a_step + r] : 0;
+}
+
+void Floats::pack_right(const float* b, size_t b_step, size_t k_end, size_t n_end, float* to) {
+  pack(b, b_step, 1, k_end, n_end, to);
+}
+
+/// C [rows][n] += A^T B, A [k][rows] with rows a_step apart, B [k][n] with rows b_step apart, n full vectors:
+/// the gradient of weights. A block of k at a time.
 void add_transposed(size_t rows, const float* a, size_t a_step, size_t k_end, const float* b, size_t b_step,
                     size_t n_end, float* c, size_t c_step, const Scratch& s) {
   for (size_t k0 = 0; k0 < k_end; k0 += kBlock) {
-    const size_t k1 = k0 + kBlock < k_end ? k0 + kBlock : k_end;
-    float* to = s.left;
-    for (size_t r0 = 0; r0 < rows; r0 += kRows)
-      for (size_t k = k0; k < k1; ++k)
-        for (size_t r = r0; r < r0 + kRows; ++r) *to++ = r < rows ? a[k * a_step + r] : 0;
-    pack(b + k0 * b_step, b_step, 1, k1 - k0, n_end, s.right);
-    multiply(rows, {s.left, 1, kRows, kRows * (k1 - k0)}, k1 - k0, s.right, n_end, c, c_step, true);
+    const size_t k = k0 + kBlock < k_end ? kBlock : k_end - k0;
+    WeightGradients::pack_left(rows, a + k0 * a_step, a_step, k, s.left);
+    WeightGradients::pack_right(b + k0 * b_step, b_step, k, n_end, s.right);
+    const size_t depth = (k + WeightGradients::kDepth - 1) / WeightGradients::kDepth;
+    multiply<WeightGradients>(rows, {s.left, 1, kRows, kRows * depth}, depth, s.right, n_end, c, c_step, true);
   }
 }
 
@@ -331,6 +357,6 @@ void backward(const Direction& d, const Weights& w, const float* x, const float*
 
 #define FLASH_TEXT_OF(x) #x
 #define FLASH_TEXT(x) FLASH_TEXT_OF(x)
-extern const Kernels kKernels{FLASH_TEXT(FLASH_KERNELS), forward, backward};
+extern const Kernels kKernels{FLASH_TEXT(FLASH_KERNELS), WeightGradients::kRounding, forward, backward};
 
 }  // namespace flash::gru::FLASH_KERNELS

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <ostream>
 #include <vector>
@@ -93,7 +94,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  const Kernels* kernels[3];
+  const Kernels* kernels[kMostKernels];
   const std::size_t n = runnable(kernels);
   for (std::size_t k = 0; k < n; ++k)
     for (const bool reverse : {false, true})
@@ -139,7 +140,11 @@ TEST_P(GruKernels, AreTheRecurrenceAndItsDerivative) {
   // Along random directions of each array, by differences of the plain one.
   Layer moved = layer;
   Floats there = x;
-  const auto compare = [&](const Floats& gradient, Floats& values, double added, const char* name) {
+  const auto compare = [&](const Floats& gradient, Floats& values, double added, double rounding,
+                           const char* name) {
+    double length = 0;
+    for (const float g : gradient) length += (g - added) * (g - added);
+    length = std::sqrt(length);
     for (int k = 0; k < 3; ++k) {
       const Floats original = values, along = random_floats(random, values.size(), 1);
       double expected = 0, told = 0;
@@ -149,14 +154,44 @@ TEST_P(GruKernels, AreTheRecurrenceAndItsDerivative) {
         expected += side * Plain(d, moved, there).loss(weight);
       }
       for (std::size_t i = 0; i < values.size(); ++i) told += (gradient[i] - added) * double(along[i]) * 2e-3;
-      EXPECT_NEAR(told, expected, 2e-5 + 2e-3 * std::abs(expected)) << name;
+      EXPECT_NEAR(told, expected, 2e-5 + 2e-3 * std::abs(expected) + 2e-3 * 3 * rounding * length) << name;
       values = original;
     }
   };
-  compare(input, moved.input, 0, "input weights");
-  compare(recurrent, moved.recurrent, 0, "recurrent weights");
-  compare(bias, moved.bias, 0, "bias");
-  compare(dx, there, 1, "inputs");  // added to what was there
+  compare(input, moved.input, 0, kernels->weight_rounding, "input weights");
+  compare(recurrent, moved.recurrent, 0, kernels->weight_rounding, "recurrent weights");
+  compare(bias, moved.bias, 0, 0, "bias");
+  compare(dx, there, 1, 0, "inputs");  // added to what was there
+}
+
+double distance(const Floats& a, const Floats& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * double(a[i] - b[i]);
+  return std::sqrt(sum);
+}
+
+/// Sums of factors that are rounded each by itself are as far off, all in all, as one factor is.
+TEST_P(GruKernels, GradientsOfWeightsAreRoundedAsTold) {
+  const auto& [d, kernels] = GetParam();
+  const auto gradients = [&d = d](const Kernels& of) {
+    Random random(9);
+    const Layer layer(d, random);
+    const Floats x = random_floats(random, d.rows() * d.inputs, 1),
+                 dy = random_floats(random, d.rows() * d.hidden, 1);
+    Floats y(d.rows() * d.hidden), tape(tape_size(d)), scratch(scratch_size(d));
+    Floats g[4] = {Floats(layer.input.size()), Floats(layer.recurrent.size()), Floats(layer.bias.size()),
+                   Floats(x.size(), 0)};
+    of.forward(d, layer.weights(), x.data(), y.data(), d.hidden, tape.data(), scratch.data());
+    of.backward(d, layer.weights(), x.data(), dy.data(), d.hidden, tape.data(), scratch.data(),
+                {g[0].data(), g[1].data(), g[2].data(), g[3].data()});
+    return std::to_array(std::move(g));
+  };
+  const auto g = gradients(*kernels), exact = gradients(portable::kKernels);
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    const double rounding = 1e-5 + (i < 2 ? double(kernels->weight_rounding) : 0);
+    const double size = distance(exact[i], Floats(exact[i].size(), 0));
+    EXPECT_LE(distance(g[i], exact[i]), rounding * size) << i;
+  }
 }
 
 TEST_P(GruKernels, GradientOfInputsIsOptional) {
