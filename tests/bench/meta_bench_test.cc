@@ -145,9 +145,8 @@ TEST_F(MetaBench, OverheadHasLibtorchBesideEach) {
   measured("embedding_ms", {"one_new", "libtorch_one_new", "all", "libtorch_all"});
   measured("update_ms", {"gru", "libtorch"});
   measured("yardstick", {"libtorch_gflop_per_s"});
-  // One of rounded factors is for the CPUs that decide with AVX-512.
-  const std::string gru = run.json["gru_kernel"], decision = run.json["kernel"];
-  EXPECT_EQ(gru == "avx512_bf16" ? "avx512" : gru, decision);
+  EXPECT_THAT(run.json.value("gru_kernel", ""), testing::AnyOf("avx512_bf16", "avx512", "avx2", "portable"))
+      << "a figure names what it was measured with";
   // 20 x 100 steps, two directions of 10 inputs and one of 512, three gates of 256, forward and twice that
   // back.
   EXPECT_NEAR(run.json["yardstick"]["update_gflop"], 3.0 * 2000 * 2 * 768 * (2 * 266 + 768) / 1e9, 0.01);
