@@ -121,9 +121,9 @@ void pack(const float* b, size_t k_step, size_t n_step, size_t k_end, size_t n_e
   }
 }
 
-/// C [rows][n] = A [rows][k] B [k][n], or added to what is in C. B is packed. `from_end`: panels are taken
-/// from the last to the first: a B that is larger than the second cache and used again and again is half
-/// there if each pass begins where the one before ended.
+/// C [rows][n] = A [rows][k] B [k][n], or added to what is in C; k counts lanes, whatever they hold. B is
+/// packed. `from_end`: panels are taken from the last to the first: a B that is larger than the second cache
+/// and used again and again is half there if each pass begins where the one before ended.
 template <class Lane = Floats>
 void multiply(size_t rows, const Left& a, size_t k_end, const float* b, size_t n_end, float* c, size_t c_step,
               bool add, bool from_end = false) {
