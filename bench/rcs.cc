@@ -62,7 +62,7 @@ double test_error(const PerformanceSet& set, const std::vector<std::size_t>& tes
   return instances > 0 ? sum / instances : 0;
 }
 
-/// Mean over the known runs' times: what needs no model.
+/// The time of the first known run: what needs no model.
 std::vector<double> persistence(const PerformanceInstance& instance, std::span<const std::size_t> known,
                                 std::span<const std::size_t> targets) {
   return std::vector<double>(targets.size(), instance.runs[known[0]].time);
