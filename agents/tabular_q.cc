@@ -36,6 +36,9 @@ Cells frequency_cells() {
            {},  // CPU use of the last 3, 8, 64 steps and its peak: the cells of the last step's
            {},
            {},
+           {},
+           {},  // latency over its objective, now and of late: the cells of SLO preservation
+           {},
            {}}};
 }
 

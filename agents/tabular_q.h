@@ -26,7 +26,7 @@ struct Cells {
 /// Entries as policy/observation_space.h orders them: IPS, IPS known, CPU use, place of the frequency, SLO
 /// preservation of latency and throughput, gain of IPS, CPU use of late. 450 cells.
 Cells frequency_cells();
-inline constexpr int kFrequencyCellEntries = 11;
+inline constexpr int kFrequencyCellEntries = 14;
 
 struct TabularQOptions {
   int batch = 32;            // replayed transitions per update

@@ -111,7 +111,7 @@ struct ManagedAgent {
   std::size_t unjudged = 0;  // steps in a row that the policy was in charge and no reward could be trusted
   double gain = std::numeric_limits<double>::quiet_NaN();  // Reward::ips_gain of the last step, NaN: unknown
   double highest_power = 0;
-  UseOfLate use_of_late;  // cpu-frequency
+  FrequencyPast past;  // cpu-frequency
 
   Action in_force, in_force_before;  // during the step that ends now, and the one before it
   bool in_control = false;           // the last decision was executed, not only recommended

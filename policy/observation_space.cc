@@ -33,6 +33,9 @@ constexpr std::array<StateEntry, kFrequencyStateDim> kFrequency = {{
     {"cpu_usage_8", "cores", "share of the set's CPUs, mean of about 8 steps"},
     {"cpu_usage_64", "cores", "share of the set's CPUs, mean of about 64 steps"},
     {"cpu_usage_peak", "cores", "share of the set's CPUs, the highest of about 128 steps"},
+    {"latency", "ms", "ln(p99 / objective) / 3, [-2,2], -1 without an SLO or a request"},
+    {"latency_8", "ms", "the same, mean of about 8 steps"},
+    {"latency_64", "ms", "the same, mean of about 64 steps"},
 }};
 
 static_assert(kFrequency[kPlaceInForce].name == "frequency");
@@ -60,12 +63,16 @@ class Builder {
   StateVector v_;
 };
 
+bool idle(const Sample& request_rate) {
+  return request_rate.usable() && request_rate.value == 0;
+}
+
 void add_slo(Builder& b, const Slo& slo, const Observation& o, bool saturated) {
   const SloPreservation sp = slo_preservation(slo, o, saturated);
   const Sample& rate = o[Signal::RequestRate];
   if (!slo.latency_p99_ms)
     b.add(1, true, true);
-  else if (rate.usable() && rate.value == 0)
+  else if (idle(rate))
     b.add(1, rate);
   else
     b.add(sp.latency, o[Signal::LatencyP99]);
@@ -73,6 +80,22 @@ void add_slo(Builder& b, const Slo& slo, const Observation& o, bool saturated) {
     b.add(1, true, true);
   else
     b.add(sp.throughput, rate);
+}
+
+/// Without a request, and before the first one, latency is far below the objective.
+void add_latency(Builder& b, const Slo& slo, const Observation& o, const LatencyOfLate& late) {
+  constexpr double kFarBelow = -1;
+  if (!slo.latency_p99_ms) {
+    for (int i = 0; i < 3; ++i) b.add(kFarBelow, true, true);
+    return;
+  }
+  const Sample& p99 = o[Signal::LatencyP99];
+  if (idle(o[Signal::RequestRate]))
+    b.add(kFarBelow, o[Signal::RequestRate]);
+  else
+    b.add(p99.usable() ? latency_distance(p99.value, *slo.latency_p99_ms) : 0, p99);
+  for (std::size_t i = 0; i < 2; ++i)
+    b.add(late.distances() != nullptr ? (*late.distances())[i] : kFarBelow, true, true);
 }
 
 }  // namespace
@@ -128,8 +151,23 @@ void UseOfLate::add(const Sample& usage, int cpus) {
   shares_[3] = std::max(share, shares_[2] + (shares_[3] - shares_[2]) * kHighestKept);
 }
 
+double latency_distance(double p99_ms, double objective_ms) {
+  constexpr double kUnit = 3;  // e^3: about twenty times
+  if (!(p99_ms > 0)) return -kFurthestLatency;
+  return std::clamp(std::log(p99_ms / objective_ms) / kUnit, -kFurthestLatency, kFurthestLatency);
+}
+
+void LatencyOfLate::add(const Slo& slo, const Sample& p99) {
+  if (!slo.latency_p99_ms || !p99.trusted() || !std::isfinite(p99.value)) return;
+  constexpr double kSteps[] = {8, 64};
+  const double distance = latency_distance(p99.value, *slo.latency_p99_ms);
+  if (!any_) distances_.fill(distance);
+  any_ = true;
+  for (std::size_t i = 0; i < std::size(kSteps); ++i) distances_[i] += (distance - distances_[i]) / kSteps[i];
+}
+
 StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus,
-                            double gain, const UseOfLate& late) {
+                            double gain, const FrequencyPast& past) {
   Builder b;
   const Sample& ips = now[Signal::Instructions];
   const int n = std::max(cpus, 1);
@@ -147,7 +185,8 @@ StateVector frequency_state(const Rule& rule, const Observation& now, double khz
   add_slo(b, rule.slo, now, cpu_saturated(now, n, rule.guards.throttled_floor));
   b.add(std::isfinite(gain) ? gain : kUnknownElasticity, true, true);
   for (std::size_t i = 0; i < 4; ++i)
-    b.add(late.shares() != nullptr ? (*late.shares())[i] : usage.value_or(0) / n, usage);
+    b.add(past.use.shares() != nullptr ? (*past.use.shares())[i] : usage.value_or(0) / n, usage);
+  add_latency(b, rule.slo, now, past.latency);
   return b.take();
 }
 

@@ -26,10 +26,11 @@ struct StateEntry {
 /// limit, so the wanted limit is that place and a constant (docs/adr/0005-geometric-actions.md).
 inline constexpr int kLimitsStateDim = 9;
 /// FLASH Table 9 (cpu-frequency), plus `ips_known`: machines without an instruction counter are served too,
-/// `ips_gain`: what the default reward remembers of earlier steps is part of the state (ADR 2), and
-/// UseOfLate: a second's use is noisy, and what comes next is told by the last minute better than by it.
-inline constexpr int kFrequencyStateDim = 11;
-inline constexpr int kMaxStateDim = 11;
+/// `ips_gain`: what the default reward remembers of earlier steps is part of the state (ADR 2), UseOfLate: a
+/// second's use is noisy, and what comes next is told by the last minute better than by it, and the distance
+/// of p99 from its objective, now and of late: SP is 1 until the objective is missed (ADR 19).
+inline constexpr int kFrequencyStateDim = 14;
+inline constexpr int kMaxStateDim = 14;
 
 inline constexpr int state_dim(Task task) {
   return task == Task::ResourceLimits ? kLimitsStateDim : kFrequencyStateDim;
@@ -70,9 +71,39 @@ class UseOfLate {
   std::array<double, 4> shares_{};
 };
 
+/// ln(p99 / objective) / 3: 0 at the objective, -1 at a twentieth of it, 1 at twenty times, at most
+/// kFurthestLatency (four hundred times) either way. REQUIRES: objective_ms > 0.
+inline constexpr double kFurthestLatency = 2;
+double latency_distance(double p99_ms, double objective_ms);
+
+/// The same for latency_distance(): exponential means over about 8 and 64 steps. Once per step.
+class LatencyOfLate {
+ public:
+  /// Steps whose p99 is not Good are left out, those without a request among them, and all without an
+  /// objective.
+  void add(const Slo& slo, const Sample& p99);
+  /// {mean of 8, 64}; nullptr before the first reading.
+  const std::array<double, 2>* distances() const { return any_ ? &distances_ : nullptr; }
+
+ private:
+  bool any_ = false;
+  std::array<double, 2> distances_{};
+};
+
+/// All that the state of cpu-frequency remembers of the steps before.
+struct FrequencyPast {
+  UseOfLate use;
+  LatencyOfLate latency;
+
+  void add(const Rule& rule, const Observation& now, int cpus) {
+    use.add(now[Signal::CpuUsage], cpus);
+    latency.add(rule.slo, now[Signal::LatencyP99]);
+  }
+};
+
 /// `khz` in force as read back; `range` of the knob; `cpus` how many the set has; `gain` Reward::ips_gain of
-/// the step before as the default reward remembers it (NaN: not known); `late` with `now` added.
+/// the step before as the default reward remembers it (NaN: not known); `past` with `now` added.
 StateVector frequency_state(const Rule& rule, const Observation& now, double khz, KnobRange range, int cpus,
-                            double gain, const UseOfLate& late);
+                            double gain, const FrequencyPast& past);
 
 }  // namespace flash

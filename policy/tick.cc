@@ -236,8 +236,8 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a, Decision& d, const Observa
       in.range = knob_range(*a.rule, *k, options.capacity);
       in.steps = k->steps;
     }
-    a.use_of_late.add(o[Signal::CpuUsage], in.cpus);
-    a.state = frequency_state(*a.rule, o, in.khz, in.range, in.cpus, a.gain, a.use_of_late);
+    a.past.add(*a.rule, o, in.cpus);
+    a.state = frequency_state(*a.rule, o, in.khz, in.range, in.cpus, a.gain, a.past);
     Observation moved;
     if (const double view = own_view(KnobKind::CpuFrequency, in.khz); view != in.khz) {
       moved = seen_at(o, in.khz, view);

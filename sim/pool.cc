@@ -53,14 +53,28 @@ double log_uniform(Random& random, double low, double high) {
 }
 
 /// PoolKind::Hidden of environments: how much of the work waits for cycles differs.
-void hide(Environment& e, Random random) {
+void hide(Environment& e, Task task, Random random) {
   e.cycles_factor *= log_uniform(random, 0.6, 1.6);
-  e.stall_factor *= log_uniform(random, 0.4, 2.5);
+  const double widest = task == Task::CpuFrequency ? 10 : 2.5;
+  e.stall_factor *= log_uniform(random, 1 / widest, widest);
+}
+
+/// A load of at most this rate. cpu-frequency's state remembers CPU use and latency: what a slow load wants
+/// is found by going there, so it jumps faster than that.
+std::string hidden_load(Task task, double most, Random& random) {
+  if (task == Task::ResourceLimits) {
+    const double least = most / random.uniform(1.1, 1.8), period_s = log_uniform(random, 40, 300);
+    return "sine:" + number_text(least) + "," + number_text(most) + "," + number_text(period_s);
+  }
+  const double least = most / log_uniform(random, 1.5, 8);
+  const double off_s = log_uniform(random, 3, 15), on_s = log_uniform(random, 3, 15);
+  return "bursty:" + number_text(least) + "," + number_text(most) + "," + number_text(off_s) + "," +
+         number_text(on_s) + "," + std::to_string(random.below(1'000'000));
 }
 
 /// PoolKind::Hidden of applications, on the environment where it will run: about as busy as any other, so
 /// that CPU use says little, and the rest from wide ranges.
-void hide(Application& a, const Environment& e, Random random) {
+void hide(Application& a, const Environment& e, Task task, Random random) {
   a.service_cv = log_uniform(random, 0.05, 1.5);
   a.burst = random.uniform() < 0.3 ? 1 : log_uniform(random, 1.5, 30);
   a.memory_per_request_kib = log_uniform(random, 16, 8192);
@@ -70,8 +84,7 @@ void hide(Application& a, const Environment& e, Random random) {
   const double usual_s = own_s * (1 + 2.33 * a.service_cv) + (a.burst - 1) * 2 * own_s / parallel;
   a.slo_p99_ms = std::max(5.0, 1000 * usual_s * log_uniform(random, 1.2, 8));
   const double most = random.uniform(0.25, 0.5) * std::min(a.workers / own_s, e.cores / cpu_s);
-  const double least = most / random.uniform(1.1, 1.8), period_s = log_uniform(random, 40, 300);
-  a.trace = "sine:" + number_text(least) + "," + number_text(most) + "," + number_text(period_s);
+  a.trace = hidden_load(task, most, random);
 }
 
 /// Another load of an application whose own has this mean rate.
@@ -175,10 +188,10 @@ Result<Pool> make_pool(const PoolOptions& o) {
   const bool hidden = o.kind == PoolKind::Hidden;
   if (hidden && o.envs.empty())
     for (std::size_t i = 0; i < environments.size(); ++i)
-      hide(environments[i], Random(o.seed).fork(i).fork(kHiddenEnvironment));
+      hide(environments[i], o.task, Random(o.seed).fork(i).fork(kHiddenEnvironment));
   if (hidden && o.apps.empty())
     for (std::size_t i = 0; i < applications.size(); ++i)
-      hide(applications[i], environments[i % environments.size()],
+      hide(applications[i], environments[i % environments.size()], o.task,
            Random(o.seed).fork(i).fork(kHiddenApplication));
   if (applications.size() > o.pairs) applications.resize(o.pairs);
   if (!o.traces.empty()) FLASH_CHECK(replace_traces(applications, o.traces));

@@ -146,9 +146,9 @@ void WorldCore::pass(bool with_reward, bool median) {
                           {in_force_[0], pair_->scale(KnobKind::CpuLimit)},
                           {in_force_[1], pair_->scale(KnobKind::MemoryLimit)});
   } else {
-    use_of_late_.add(now_[Signal::CpuUsage], pair_->cpus());
+    past_.add(pair_->rule(), now_, pair_->cpus());
     state_ = frequency_state(pair_->rule(), now_, in_force_[0], pair_->range(KnobKind::CpuFrequency),
-                             pair_->cpus(), gain_, use_of_late_);
+                             pair_->cpus(), gain_, past_);
   }
 }
 

@@ -100,7 +100,7 @@ class WorldCore {
   std::array<FlapRecord, 2> flaps_;
   GrowthRoom growth_;
   BorrowedLatency latency_;
-  UseOfLate use_of_late_;  // cpu-frequency
+  FrequencyPast past_;  // cpu-frequency
   Observation now_;
   StateVector state_;
   Reward reward_;

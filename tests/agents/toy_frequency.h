@@ -86,8 +86,8 @@ class FrequencyWorld {
 
  private:
   void fill_state() {
-    use_of_late_.add(now_[Signal::CpuUsage], 1);
-    const StateVector s = frequency_state(rule_, now_, khz_, range_, 1, gain_, use_of_late_);
+    past_.add(rule_, now_, 1);
+    const StateVector s = frequency_state(rule_, now_, khz_, range_, 1, gain_, past_);
     state_.assign(s.span().begin(), s.span().end());
   }
 
@@ -130,7 +130,7 @@ class FrequencyWorld {
   Observation now_, before_;
   double khz_ = 0, khz_before_ = 0, phase_ = 0, backlog_ = 0, reward_ = 0, slo_preservation_ = 1;
   double gain_ = std::numeric_limits<double>::quiet_NaN();
-  UseOfLate use_of_late_;
+  FrequencyPast past_;
   std::uint64_t step_ = 0;
   int fallback_ = 0;
   std::vector<float> state_;

@@ -107,6 +107,9 @@ TEST(ObservationSpace, FrequencyFollowsTable9) {
   EXPECT_FLOAT_EQ(s.values[6], 0.7F);
   for (int i = 7; i < 11; ++i)
     EXPECT_FLOAT_EQ(s.values[static_cast<std::size_t>(i)], 0.95F) << "nothing seen before";
+  EXPECT_FLOAT_EQ(s.values[11], std::log(2.0F) / 3) << "twice the objective";
+  EXPECT_FLOAT_EQ(s.values[12], -1) << "nothing seen before";
+  EXPECT_FLOAT_EQ(s.values[13], -1);
   EXPECT_TRUE(s.trusted());
   EXPECT_FLOAT_EQ(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, std::nan(""), {}).values[6], 0.5F)
       << "not known";
@@ -131,11 +134,11 @@ TEST(ObservationSpace, FrequencyRemembersTheUseOfLate) {
   Rule rule;
   rule.task = Task::CpuFrequency;
   Observation o = service();
-  UseOfLate late;
+  FrequencyPast past;
   const auto step = [&](const Sample& usage) {
     o[Signal::CpuUsage] = usage;
-    late.add(usage, 2);
-    return frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, late);
+    past.add(rule, o, 2);
+    return frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, past);
   };
   for (int i = 0; i < 600; ++i) step(Sample::good(0.4));
   StateVector s = step(Sample::good(2.0));  // from 0.2 to 1
@@ -159,6 +162,52 @@ TEST(ObservationSpace, FrequencyRemembersTheUseOfLate) {
   for (int i = 0; i < 1000; ++i) s = step(Sample::good(0.4));
   EXPECT_NEAR(s.values[10], 0.2, 1e-2);
   EXPECT_FLOAT_EQ(step(Sample::good(1e12)).values[10], 2) << "twice the set";
+}
+
+TEST(ObservationSpace, FrequencyTellsHowFarLatencyIsFromItsObjective) {
+  EXPECT_EQ(latency_distance(20, 20), 0);
+  EXPECT_NEAR(latency_distance(10, 20), -std::log(2) / 3, 1e-9) << "SP is 1 here as it is at the objective";
+  EXPECT_NEAR(latency_distance(40, 20), std::log(2) / 3, 1e-9);
+  EXPECT_NEAR(latency_distance(1, 20), -1, 2e-3);
+  EXPECT_EQ(latency_distance(0, 20), -kFurthestLatency);
+  EXPECT_EQ(latency_distance(0.01, 20), -kFurthestLatency);
+  EXPECT_EQ(latency_distance(50000, 20), kFurthestLatency);
+
+  Rule rule;
+  rule.task = Task::CpuFrequency;
+  rule.slo = {20, std::nullopt};
+  Observation o = service();
+  FrequencyPast past;
+  const auto step = [&](const Sample& p99) {
+    o[Signal::LatencyP99] = p99;
+    past.add(rule, o, 2);
+    return frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, past);
+  };
+  for (int i = 0; i < 600; ++i) step(Sample::good(20));
+  StateVector s = step(Sample::good(40));
+  const double twice = std::log(2) / 3;
+  EXPECT_NEAR(s.values[11], twice, 1e-6);
+  EXPECT_NEAR(s.values[12], twice / 8, 1e-6);
+  EXPECT_NEAR(s.values[13], twice / 64, 1e-6);
+  EXPECT_TRUE(s.trusted());
+
+  s = step(Sample::invalid());
+  EXPECT_FALSE(s.sensible());
+  EXPECT_NEAR(s.values[12], twice / 8, 1e-6) << "what was not read is not remembered";
+  step(Sample::good(std::nan("")));
+  EXPECT_TRUE(step(Sample::good(20)).sensible()) << "nor what is no number";
+
+  const float before = s.values[13];
+  o[Signal::RequestRate] = Sample::good(0);
+  s = step(Sample::missing());
+  EXPECT_EQ(s.values[11], -1) << "nobody waits";
+  EXPECT_NEAR(s.values[13], before, 1e-3) << "which says nothing of those who will";
+  EXPECT_TRUE(s.trusted());
+
+  rule.slo = {};
+  s = step(Sample::good(4000));
+  for (int i = 11; i < 14; ++i) EXPECT_EQ(s.values[static_cast<std::size_t>(i)], -1) << "no objective";
+  EXPECT_TRUE(s.trusted());
 }
 
 TEST(ObservationSpace, AnUnknownFrequencyIsNotSensible) {

@@ -74,6 +74,25 @@ TEST(HiddenPool, TheStateDoesNotTellWhatTheFrequencyGains) {
   }
 }
 
+TEST(HiddenPool, OnCpuFrequencyLoadsJumpFasterThanAPolicyFindsItsWay) {
+  for (const Pair& p : pool_of(hidden(Task::CpuFrequency)).pairs) {
+    double least = 1e300, most = 0;
+    int jumps = 0;
+    for (int t = 0; t < 3600; ++t) {
+      least = std::min(least, p.rate_at(t));
+      most = std::max(most, p.rate_at(t));
+      jumps += p.rate_at(t) != p.rate_at(t + 1) ? 1 : 0;
+    }
+    EXPECT_GT(most / least, 1.4) << p.application().trace;
+    EXPECT_LT(most / least, 8.1) << p.application().trace;
+    EXPECT_GT(jumps, 3600 / 30) << p.application().trace;
+    const double service = p.service_s(p.environment().top_khz());
+    EXPECT_LT(most * service / p.parameters().cores, 0.55) << "at the highest frequency there is room";
+  }
+  const Pool limits = pool_of(hidden(Task::ResourceLimits));
+  EXPECT_TRUE(limits.pairs.front().application().trace.starts_with("sine:"));
+}
+
 TEST(HiddenPool, TakesFilesAsTheyAre) {
   const std::string path = testing::TempDir() + "flashd-hidden-pool.json";
   std::ofstream(path) << to_json_text(generate_applications(3, 9));
