@@ -98,11 +98,14 @@ struct FrequencyToy {
     return best;
   }
 
-  /// FLASH Table 9's entries: the rate shows as instructions, the backlog as CPU use.
+  /// cpu-frequency's state: the rate shows as instructions, the backlog as CPU use.
   std::vector<float> observe(int s, int level) const {
     static constexpr float kUse[] = {0.1F, 0.4F, 0.6F, 0.8F, 1.0F};
     const float use = kUse[backlog(s)];
-    return {busy(s) ? 0.3F : 0.08F, 1, use, static_cast<float>(place(level)), 1, 1, 0.5F, use, use, use, use};
+    std::vector<float> state = {busy(s) ? 0.3F : 0.08F, 1, use, static_cast<float>(place(level)), 1, 1, 0.5F};
+    state.insert(state.end(), 4, use);
+    state.insert(state.end(), 3, -1.0F);  // no objective
+    return state;
   }
   int next(int s, int level, Random& random) const {
     double u = random.uniform();
