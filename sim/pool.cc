@@ -59,15 +59,15 @@ void hide(Environment& e, Task task, Random random) {
   e.stall_factor *= log_uniform(random, 1 / widest, widest);
 }
 
-/// A load of at most this rate. cpu-frequency's state remembers CPU use and latency: what a slow load wants
-/// is found by going there, so it jumps faster than that.
+/// A load of at most this rate. On cpu-frequency it jumps, so that the rules go through the frequencies at
+/// both rates and what is recorded tells what a frequency gains.
 std::string hidden_load(Task task, double most, Random& random) {
   if (task == Task::ResourceLimits) {
     const double least = most / random.uniform(1.1, 1.8), period_s = log_uniform(random, 40, 300);
     return "sine:" + number_text(least) + "," + number_text(most) + "," + number_text(period_s);
   }
-  const double least = most / log_uniform(random, 1.5, 8);
-  const double off_s = log_uniform(random, 3, 15), on_s = log_uniform(random, 3, 15);
+  const double least = most / log_uniform(random, 1.5, 6);
+  const double off_s = log_uniform(random, 30, 120), on_s = log_uniform(random, 30, 120);
   return "bursty:" + number_text(least) + "," + number_text(most) + "," + number_text(off_s) + "," +
          number_text(on_s) + "," + std::to_string(random.below(1'000'000));
 }
@@ -82,7 +82,10 @@ void hide(Application& a, const Environment& e, Task task, Random random) {
   const double cpu_s = cost.cycles * e.cycles_factor / 1000 / e.top_khz() + cost.stall_s * e.stall_factor;
   const double own_s = cpu_s + cost.off_cpu_s, parallel = std::min<double>(a.workers, e.cores);
   const double usual_s = own_s * (1 + 2.33 * a.service_cv) + (a.burst - 1) * 2 * own_s / parallel;
-  a.slo_p99_ms = std::max(5.0, 1000 * usual_s * log_uniform(random, 1.2, 8));
+  // cpu-frequency's state says how far p99 is from its objective: a policy finds the frequency that holds it
+  // by going there. Whether a higher one would, or one that cannot be held is worth power, it does not see.
+  const double room = task == Task::CpuFrequency ? log_uniform(random, 0.3, 3) : log_uniform(random, 1.2, 8);
+  a.slo_p99_ms = std::max(5.0, 1000 * usual_s * room);
   const double most = random.uniform(0.25, 0.5) * std::min(a.workers / own_s, e.cores / cpu_s);
   a.trace = hidden_load(task, most, random);
 }

@@ -74,7 +74,8 @@ TEST(HiddenPool, TheStateDoesNotTellWhatTheFrequencyGains) {
   }
 }
 
-TEST(HiddenPool, OnCpuFrequencyLoadsJumpFasterThanAPolicyFindsItsWay) {
+TEST(HiddenPool, OnCpuFrequencyLoadsJumpAndManyObjectivesCannotBeHeld) {
+  int short_of = 0;
   for (const Pair& p : pool_of(hidden(Task::CpuFrequency)).pairs) {
     double least = 1e300, most = 0;
     int jumps = 0;
@@ -84,11 +85,17 @@ TEST(HiddenPool, OnCpuFrequencyLoadsJumpFasterThanAPolicyFindsItsWay) {
       jumps += p.rate_at(t) != p.rate_at(t + 1) ? 1 : 0;
     }
     EXPECT_GT(most / least, 1.4) << p.application().trace;
-    EXPECT_LT(most / least, 8.1) << p.application().trace;
-    EXPECT_GT(jumps, 3600 / 30) << p.application().trace;
+    EXPECT_LT(most / least, 6.1) << p.application().trace;
+    EXPECT_GT(jumps, 10) << p.application().trace;
     const double service = p.service_s(p.environment().top_khz());
     EXPECT_LT(most * service / p.parameters().cores, 0.55) << "at the highest frequency there is room";
+    // Without queueing, what a request takes that is slower than 99 of 100.
+    const double own_ms =
+        1000 * (service + p.parameters().off_cpu_s) * (1 + 2.33 * p.application().service_cv);
+    short_of += own_ms > p.application().slo_p99_ms ? 1 : 0;
   }
+  EXPECT_GT(short_of, 2);
+  EXPECT_LT(short_of, 35);
   const Pool limits = pool_of(hidden(Task::ResourceLimits));
   EXPECT_TRUE(limits.pairs.front().application().trace.starts_with("sine:"));
 }
