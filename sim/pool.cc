@@ -82,8 +82,8 @@ void hide(Application& a, const Environment& e, Task task, Random random) {
   const double cpu_s = cost.cycles * e.cycles_factor / 1000 / e.top_khz() + cost.stall_s * e.stall_factor;
   const double own_s = cpu_s + cost.off_cpu_s, parallel = std::min<double>(a.workers, e.cores);
   const double usual_s = own_s * (1 + 2.33 * a.service_cv) + (a.burst - 1) * 2 * own_s / parallel;
-  // cpu-frequency's state says how far p99 is from its objective: a policy finds the frequency that holds it
-  // by going there. Whether a higher one would, or one that cannot be held is worth power, it does not see.
+  // cpu-frequency's state says how far p99 is from its objective: where some frequency holds it, a policy
+  // finds that one by going there. Whether any does, and what a faster clock would gain, it does not see.
   const double room = task == Task::CpuFrequency ? log_uniform(random, 0.3, 3) : log_uniform(random, 1.2, 8);
   a.slo_p99_ms = std::max(5.0, 1000 * usual_s * room);
   const double most = random.uniform(0.25, 0.5) * std::min(a.workers / own_s, e.cores / cpu_s);
