@@ -130,16 +130,23 @@ TEST(ObservationSpace, AMachineWithoutACounterIsServedAndAProxyIsNoCounter) {
   EXPECT_FALSE(frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, {}).sensible());
 }
 
-TEST(ObservationSpace, FrequencyRemembersTheUseOfLate) {
-  Rule rule;
-  rule.task = Task::CpuFrequency;
+/// cpu-frequency's states in a row, of a service of which one signal changes.
+struct FrequencyService {
+  Signal changes;
+  Rule rule{};
   Observation o = service();
-  FrequencyPast past;
-  const auto step = [&](const Sample& usage) {
-    o[Signal::CpuUsage] = usage;
+  FrequencyPast past{};
+
+  StateVector step(const Sample& sample) {
+    o[changes] = sample;
     past.add(rule, o, 2);
     return frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, past);
-  };
+  }
+};
+
+TEST(ObservationSpace, FrequencyRemembersTheUseOfLate) {
+  FrequencyService target{Signal::CpuUsage};
+  const auto step = [&](const Sample& usage) { return target.step(usage); };
   for (int i = 0; i < 600; ++i) step(Sample::good(0.4));
   StateVector s = step(Sample::good(2.0));  // from 0.2 to 1
   EXPECT_NEAR(s.values[7], 0.2 + 0.8 / 3, 1e-6);
@@ -173,16 +180,9 @@ TEST(ObservationSpace, FrequencyTellsHowFarLatencyIsFromItsObjective) {
   EXPECT_EQ(latency_distance(0.01, 20), -kFurthestLatency);
   EXPECT_EQ(latency_distance(50000, 20), kFurthestLatency);
 
-  Rule rule;
-  rule.task = Task::CpuFrequency;
-  rule.slo = {20, std::nullopt};
-  Observation o = service();
-  FrequencyPast past;
-  const auto step = [&](const Sample& p99) {
-    o[Signal::LatencyP99] = p99;
-    past.add(rule, o, 2);
-    return frequency_state(rule, o, 2e6, {1e6, 3e6}, 2, 0.7, past);
-  };
+  FrequencyService target{Signal::LatencyP99};
+  target.rule.slo = {20, std::nullopt};
+  const auto step = [&](const Sample& p99) { return target.step(p99); };
   for (int i = 0; i < 600; ++i) step(Sample::good(20));
   StateVector s = step(Sample::good(40));
   const double twice = std::log(2) / 3;
@@ -198,13 +198,13 @@ TEST(ObservationSpace, FrequencyTellsHowFarLatencyIsFromItsObjective) {
   EXPECT_TRUE(step(Sample::good(20)).sensible()) << "nor what is no number";
 
   const float before = s.values[13];
-  o[Signal::RequestRate] = Sample::good(0);
+  target.o[Signal::RequestRate] = Sample::good(0);
   s = step(Sample::missing());
   EXPECT_EQ(s.values[11], -1) << "nobody waits";
   EXPECT_NEAR(s.values[13], before, 1e-3) << "which says nothing of those who will";
   EXPECT_TRUE(s.trusted());
 
-  rule.slo = {};
+  target.rule.slo = {};
   s = step(Sample::good(4000));
   for (int i = 11; i < 14; ++i) EXPECT_EQ(s.values[static_cast<std::size_t>(i)], -1) << "no objective";
   EXPECT_TRUE(s.trusted());
