@@ -11,8 +11,7 @@
 //   - at a switch, up to three of the pair's earlier trajectories come back into the buffer
 //   - rewards are centred on what the pair earned in that first trajectory
 //   - half of each minibatch is of the present pair, the rest of others drawn per round, with embeddings of
-//   up
-//     to three of their trajectories; the gradient of those is not taken
+//     up to three of their trajectories; the gradient of those is not taken
 #pragma once
 
 #include <cstdint>

@@ -155,6 +155,17 @@ Result<Learned> learn(const Options& o, const Pool& pool) {
   return learned;
 }
 
+/// The options that the recipe has for its own.
+nlohmann::ordered_json recipe_options(const Options& o) {
+  if (o.recipe == RecipeKind::Flash)
+    return {{"episodes", o.flash.options.episodes}, {"worlds", o.flash.options.worlds}};
+  return {{"rounds", o.imitation.rounds},
+          {"steps", o.imitation.steps},
+          {"updates", o.imitation.updates},
+          {"as_drawn", o.imitation.as_drawn},
+          {"conditioning", to_string(o.imitation.conditioning)}};
+}
+
 /// What flash-learner begins with.
 Result<PolicyModel> policy_model(const Options& o, const Pool& pool, const SharedPolicy& policy,
                                  const UnseenGain& gain) {
@@ -215,15 +226,11 @@ int run(const Options& o) {
                                 {"pairs", pool->pairs.size()},
                                 {"seed", o.pool.seed},
                                 {"recipe", o.recipe == RecipeKind::Flash ? "flash" : "ours"},
-                                {"rounds", o.imitation.rounds},
-                                {"steps", o.imitation.steps},
-                                {"updates", o.imitation.updates},
-                                {"as_drawn", o.imitation.as_drawn},
-                                {"conditioning", to_string(o.imitation.conditioning)},
                                 {"threads", o.imitation.threads},
                                 {"computes", computes},
                                 {"seconds", seconds},
                                 {"cpu_seconds", cpu}};
+  out.update(recipe_options(o));
   if (o.unseen > 0) {
     PoolOptions unseen = o.pool;
     unseen.pairs = o.unseen;
