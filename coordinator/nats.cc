@@ -6,11 +6,13 @@
 #include <array>
 #include <atomic>
 #include <sstream>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "coordinator/messages_models.h"
 #include "coordinator/server_version.h"
+#include "core/process.h"
 
 namespace flash::coordinator {
 namespace {
@@ -26,6 +28,11 @@ constexpr std::int32_t kModelMessageBytes =
     static_cast<std::int32_t>(link::kModelChunkBytes) + 1024;  // with the headers of put()
 constexpr std::int64_t kModelMessagesPerSubject = 16;          // what is good behind messages that are not
 constexpr std::int64_t kAnswerMs = 5000;
+// A new nats-server (2.9.10) enables an account's JetStream for each of the connections that first come to it
+// at the same time, and each removes what lies in the folder of streams: one that the first connection makes
+// meanwhile is never stored, and no restart of ours brings it back. Those that came with this one are through
+// by then; later ones find the account enabled.
+constexpr Duration kAccountEnabled = std::chrono::seconds(2);
 
 template <auto destroy>
 struct Destroy {
@@ -157,6 +164,12 @@ void fill_for_models(jsStreamConfig& config, int replicas) {
 }  // namespace
 
 struct Nats::Impl {
+  /// Before something is stored whose like this server may never have had.
+  void wait_until_account_is_enabled() const {
+    std::this_thread::sleep_for(connected_at + kAccountEnabled - clock_now(CLOCK_MONOTONIC));
+  }
+
+  Duration connected_at{};                    // CLOCK_MONOTONIC
   std::atomic<std::uint64_t> violations = 0;  // the library's threads count
   // In the order of being made: the last one goes first.
   ConnectionHandle connection;
@@ -176,6 +189,7 @@ Result<std::unique_ptr<Nats>> Nats::connect(const NatsOptions& options) {
   natsConnection* connection = nullptr;
   FLASH_CHECK(done(natsConnection_Connect(&connection, handle.get()), options.url));
   impl->connection.reset(connection);
+  impl->connected_at = clock_now(CLOCK_MONOTONIC);
   jsCtx* context = nullptr;
   FLASH_CHECK(done(natsConnection_JetStream(&context, connection, nullptr), "JetStream"));
   impl->context.reset(context);
@@ -245,10 +259,12 @@ Result<StreamState> Nats::ensure_stream(const StreamOptions& wanted) {
   FLASH_CHECK(done(jsStreamConfig_Init(&config), "libnats"));
   const char* subjects[] = {wanted.subjects.c_str()};
   fill(config, wanted, subjects);
-  if (found)
+  if (found) {
     status = js_UpdateStream(&info, impl_->context.get(), &config, nullptr, nullptr);
-  else if (status == NATS_NOT_FOUND)
+  } else if (status == NATS_NOT_FOUND) {
+    impl_->wait_until_account_is_enabled();
     status = js_AddStream(&info, impl_->context.get(), &config, nullptr, nullptr);
+  }
   FLASH_CHECK(done(status, "stream " + wanted.name));
   const StreamHandle made(info);
   return StreamState{made->Created, made->State.FirstSeq, made->State.LastSeq};
@@ -262,10 +278,12 @@ Result<void> Nats::ensure_model_stream(int replicas) {
   jsStreamConfig config;
   FLASH_CHECK(done(jsStreamConfig_Init(&config), "libnats"));
   fill_for_models(config, found ? static_cast<int>(found->Config->Replicas) : replicas);
-  if (found)
+  if (found) {
     status = js_UpdateStream(nullptr, impl_->context.get(), &config, nullptr, nullptr);
-  else if (status == NATS_NOT_FOUND)
+  } else if (status == NATS_NOT_FOUND) {
+    impl_->wait_until_account_is_enabled();
     status = js_AddStream(nullptr, impl_->context.get(), &config, nullptr, nullptr);
+  }
   return done(status, std::string("stream ") + kModelStream);
 }
 
@@ -400,6 +418,7 @@ Result<void> Nats::open_bucket(const std::string& bucket, int replicas) {
     config.History = 1;
     config.StorageType = js_FileStorage;
     config.Replicas = replicas;
+    impl_->wait_until_account_is_enabled();
     kvStore* first = nullptr;  // several servers may need longer to agree on a new one
     FLASH_CHECK(done(js_CreateKeyValue(&first, impl_->context.get(), &config), "bucket " + bucket));
     const BucketHandle owned(first);

@@ -74,7 +74,8 @@ class Nats {
   /// From now on next() brings what comes under this subject.
   Result<void> subscribe(const std::string& subject);
 
-  /// Makes the stream if there is none, and changes one that is otherwise.
+  /// Makes the stream if there is none, and changes one that is otherwise. Here and below, what is made waits
+  /// until the connection is two seconds old: a new server may lose what it stores before.
   Result<StreamState> ensure_stream(const StreamOptions& wanted);
   /// Makes the stream of models if there is none: files without an age, of each subject the newest messages.
   /// One that is there keeps its replicas.

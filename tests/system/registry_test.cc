@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <functional>
+
 #include "tests/link/signed_models.h"
 #include "tests/system/fleet_world.h"
 
@@ -66,6 +69,24 @@ TEST_F(RegistryTest, OfTwoThatWriteTheFirstStateAtOnceNeitherIsLost) {
   });
   ASSERT_TRUE(done) << done.error().message();
   EXPECT_EQ(registry().models()->offered.size(), 2U);
+}
+
+// What nats-server 2.9.10 stores before may be lost (docs/adr/0012).
+TEST_F(RegistryTest, NothingIsMadeByAConnectionYoungerThanTwoSeconds) {
+  using std::chrono::steady_clock;
+  const auto is_made_late = [this](const std::function<Result<void>(Nats&)>& make) {
+    const auto began = steady_clock::now();
+    const auto fresh = connect();
+    const auto done = make(*fresh);
+    EXPECT_TRUE(done) << done.error().message();
+    return steady_clock::now() - began >= std::chrono::seconds(2);
+  };
+  EXPECT_TRUE(is_made_late([](Nats& n) -> Result<void> {
+    FLASH_TRY([[maybe_unused]] const auto state, n.ensure_stream({.name = "FIRST", .subjects = "first.>"}));
+    return {};
+  }));
+  EXPECT_TRUE(is_made_late([](Nats& n) { return n.ensure_model_stream(1); }));
+  EXPECT_TRUE(is_made_late([](Nats& n) { return n.open_bucket("first", 1); }));
 }
 
 TEST_F(RegistryTest, ChunksThatNobodyIsHandedAnyMoreAreRemovedWhenANewVersionIsPublished) {
