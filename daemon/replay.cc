@@ -166,7 +166,7 @@ Result<void> Replay::take(const JournalEntry& e) {
                                                   std::to_string(e.seq) + " of " + plain(e.target));
   ReplayDifference d;
   from_network_form(policy_.snapshot, e.state, outputs, e.contexts, d.replayed);
-  stay_near(e.current, d.replayed);
+  decided_limits(e.current, e.contexts, d.replayed);
   bool compared = false, differs = false;
   for (const KnobContext& c : e.contexts) {
     if (!d.replayed.has(c.knob) || !std::isfinite(c.upper)) continue;

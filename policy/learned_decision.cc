@@ -104,7 +104,7 @@ bool decide_limits(const LearnedInput& in, std::span<const float> output, Evalua
   Action chosen;
   from_network_form(in.policy->snapshot, in.state, output, in.contexts, chosen);
   if (chosen.empty()) return false;
-  stay_near(in.current, chosen);
+  decided_limits(in.current, in.contexts, chosen);
   std::array<float, kLimitsActionDim> unit{};  // 0 for a knob that is left alone, as in training
   int moves_most = 0;
   double furthest = -1;

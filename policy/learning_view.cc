@@ -9,8 +9,10 @@ namespace flash {
 namespace {
 
 /// A limit nearer than this to the one in force stays: a network's output trembles with its input, and each
-/// reversal would cost a write and a piece of the flap budget. Below what HPA tolerates (10 %).
-constexpr double kDeadband = 0.05;
+/// reversal would cost a write and a piece of the flap budget. Below what HPA tolerates (10 %). What is good
+/// for memory hardly moves, and the last percents of it count.
+constexpr double kNearCpu = 0.05, kNearMemory = 0.02;
+constexpr double kNearEnd = 0.01;
 
 const KnobContext* find(std::span<const KnobContext> contexts, KnobKind kind) {
   const auto it =
@@ -95,10 +97,17 @@ void from_network_form(const PolicySnapshot& policy, std::span<const float> stat
   }
 }
 
-void stay_near(const Action& current, Action& chosen) {
+double decided_limit(KnobKind kind, double wanted, double in_force, KnobRange range) {
+  if (wanted <= range.lower * (1 + kNearEnd)) return range.lower;
+  if (wanted >= range.upper / (1 + kNearEnd)) return range.upper;
+  const double near = kind == KnobKind::MemoryLimit ? kNearMemory : kNearCpu;
+  return std::abs(wanted / in_force - 1) <= near ? in_force : wanted;
+}
+
+void decided_limits(const Action& in_force, std::span<const KnobContext> contexts, Action& chosen) {
   for (KnobKind kind : kLimitsActions)
-    if (chosen.has(kind) && current.has(kind) && std::abs(chosen[kind] / current[kind] - 1) <= kDeadband)
-      chosen.set(kind, current[kind]);
+    if (const KnobContext* c = find(contexts, kind); c && chosen.has(kind) && in_force.has(kind))
+      chosen.set(kind, decided_limit(kind, chosen[kind], in_force[kind], {c->lower, c->upper}));
 }
 
 }  // namespace flash

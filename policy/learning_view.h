@@ -36,8 +36,11 @@ void from_network_form(const PolicySnapshot& policy, std::span<const float> stat
 /// May a policy act on this knob: managed, there, with a finite range?
 bool acts_on(std::span<const KnobContext> contexts, KnobKind kind);
 
-/// Limits that are within 5 % of those in force stay as they are: part of what a policy decides, in the loop
-/// and in replay.
-void stay_near(const Action& current, Action& chosen);
+/// The limit that a policy's wish for one means, in the loop, in replay and in the simulator: one that is
+/// near to the limit in force (CPU 5 %, memory 2 %) stays; within 1 % of an end of its range it is that end,
+/// which a policy that comes down to it step by step would else never reach (docs/adr/0020-near-limits.md).
+double decided_limit(KnobKind kind, double wanted, double in_force, KnobRange range);
+/// The same for all limits that are chosen. REQUIRES: their contexts, as from_network_form() had them.
+void decided_limits(const Action& in_force, std::span<const KnobContext> contexts, Action& chosen);
 
 }  // namespace flash

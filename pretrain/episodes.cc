@@ -6,6 +6,7 @@
 #include "core/random.h"
 #include "policy/action_space.h"
 #include "policy/learning_view.h"
+#include "sim/oracle.h"
 
 namespace flash {
 namespace {
@@ -147,11 +148,11 @@ std::vector<double> mean_rewards(std::span<const Pair* const> pairs, int episode
   if (pairs.empty()) return {};
   const std::size_t n = pairs.size() * size_of(episodes);
   Batch batch({pairs.front()->task(), n, o.threads, true});
-  const Random random(o.seed);
   for (std::size_t i = 0; i < n; ++i) {
-    const std::size_t pair = i / size_of(episodes), episode = i % size_of(episodes);
-    batch.reset(i, *pairs[pair], o.offset_s + kApart * static_cast<double>(episode),
-                random.fork(episode).fork(0).state());
+    const Pair& pair = *pairs[i / size_of(episodes)];
+    const int episode = static_cast<int>(i % size_of(episodes));
+    batch.reset(i, pair, o.offset_s + kApart * episode,
+                episode_random(pair, o.seed, episode).fork(0).state());
   }
   std::vector<float> actions(n * size_of(batch.action_size()));
   std::vector<double> sums(pairs.size(), 0.0);

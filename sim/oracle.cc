@@ -11,21 +11,13 @@ constexpr int kSeen_s = 8;
 constexpr double kCpuFactors[] = {1.0, 0.80, 0.87, 0.94, 1.07, 1.15, 1.25, 1.4, 1.6, 2.0};
 constexpr double kMemoryFactors[] = {1.05, 1.10, 1.15, 1.22, 1.35, 1.6};
 
-/// FNV-1a: pairs of a pool do not share their chance.
-std::uint64_t name_hash(const Pair& pair) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const std::string* name : {&pair.application().name, &pair.environment().name})
-    for (const char c : *name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
 /// Runs the episodes; `step` moves a world on by one step.
 template <class Step>
 double run(const Pair& pair, const EvaluationOptions& o, bool with_fallback, Step&& step) {
   double sum = 0;
   for (int e = 0; e < o.episodes; ++e) {
     World world;
-    const Random random = Random(o.seed).fork(name_hash(pair)).fork(static_cast<std::uint64_t>(e));
+    const Random random = episode_random(pair, o.seed, e);
     world.reset(pair, o.offset_s + e * o.offset_step_s, random.fork(0).state(), with_fallback);
     Random chance = random.fork(1);
     for (int t = 0; t < o.warm_up + o.steps; ++t) {
@@ -37,6 +29,13 @@ double run(const Pair& pair, const EvaluationOptions& o, bool with_fallback, Ste
 }
 
 }  // namespace
+
+Random episode_random(const Pair& pair, std::uint64_t seed, int episode) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const std::string* name : {&pair.application().name, &pair.environment().name})
+    for (const char c : *name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return Random(seed).fork(hash).fork(static_cast<std::uint64_t>(episode));
+}
 
 int Oracle::horizon(const WorldCore& world) const {
   if (options_.horizon > 0) return options_.horizon;

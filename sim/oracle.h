@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/random.h"
 #include "sim/world.h"
 
 namespace flash {
@@ -60,6 +61,10 @@ struct EvaluationOptions {
   std::uint64_t seed = 1;
   OracleOptions oracle;
 };
+
+/// Where the chance of an episode comes from: fork(0) is the world's. Whoever is judged on it has the same,
+/// so that a score is of the policy and not of what the load happened to be; pairs of a pool do not share it.
+Random episode_random(const Pair& pair, std::uint64_t seed, int episode);
 
 /// Mean rewards per step.
 struct Yardsticks {

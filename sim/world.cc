@@ -232,13 +232,10 @@ void WorldCore::to_knobs(std::span<const float> action, std::span<double> values
                              pair_->range(KnobKind::CpuFrequency));
     return;
   }
-  Action current, chosen;
   for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) {
-    current.set(kLimitsActions[i], in_force_[i]);
-    chosen.set(kLimitsActions[i], from_unit(action[i], pair_->scale(kLimitsActions[i])));
+    const KnobScale& scale = pair_->scale(kLimitsActions[i]);
+    values[i] = decided_limit(kLimitsActions[i], from_unit(action[i], scale), in_force_[i], scale.range);
   }
-  stay_near(current, chosen);
-  for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) values[i] = chosen[kLimitsActions[i]];
 }
 
 void WorldCore::executed(std::span<float> action) const {

@@ -112,18 +112,35 @@ TEST_F(LearningForm, OutputsOfAPolicyBecomeValuesOfTheManagedKnobsAlone) {
   EXPECT_TRUE(none.empty()) << "a range without an end has no share";
 }
 
-TEST(StayNear, ALimitWithinFivePercentOfTheOneInForceStaysAndNoLimitIsNotNear) {
-  Action current, chosen;
-  current.set(KnobKind::CpuLimit, 2.0);
-  current.set(KnobKind::MemoryLimit, 1e9);
+TEST(DecidedLimit, OneThatIsNearToTheLimitInForceStaysAndNoLimitIsNotNear) {
+  constexpr KnobRange kCores{0.1, 8}, kBytes{64e6, 16e9};
+  EXPECT_EQ(decided_limit(KnobKind::CpuLimit, 2.09, 2, kCores), 2);
+  EXPECT_EQ(decided_limit(KnobKind::CpuLimit, 2.11, 2, kCores), 2.11);
+  EXPECT_EQ(decided_limit(KnobKind::MemoryLimit, 0.985e9, 1e9, kBytes), 1e9);
+  EXPECT_EQ(decided_limit(KnobKind::MemoryLimit, 0.97e9, 1e9, kBytes), 0.97e9);
+  EXPECT_EQ(decided_limit(KnobKind::MemoryLimit, 0.97e9, kUnlimited, kBytes), 0.97e9);
+}
+
+TEST(DecidedLimit, AnEndOfTheRangeIsReachedFromNearby) {
+  constexpr KnobRange kCores{0.1, 8}, kBytes{64e6, 16e9};
+  EXPECT_EQ(decided_limit(KnobKind::MemoryLimit, 64.5e6, 65e6, kBytes), 64e6);
+  EXPECT_EQ(decided_limit(KnobKind::CpuLimit, 0.1, 0.104, kCores), 0.1);
+  EXPECT_EQ(decided_limit(KnobKind::CpuLimit, 7.95, 7.7, kCores), 8);
+}
+
+TEST(DecidedLimits, TouchesWhatIsChosenAndHasAContext) {
+  const std::vector<KnobContext> contexts = {{KnobKind::CpuLimit, 0.1, 8, {}},
+                                             {KnobKind::MemoryLimit, 64e6, 16e9, {}}};
+  Action in_force, chosen;
+  in_force.set(KnobKind::CpuLimit, 2.0);
+  in_force.set(KnobKind::MemoryLimit, 65e6);
+  chosen.set(KnobKind::MemoryLimit, 64.1e6);
+  decided_limits(in_force, contexts, chosen);
+  EXPECT_FALSE(chosen.has(KnobKind::CpuLimit));
+  EXPECT_EQ(chosen[KnobKind::MemoryLimit], 64e6);
   chosen.set(KnobKind::CpuLimit, 2.09);
-  chosen.set(KnobKind::MemoryLimit, 0.94e9);
-  stay_near(current, chosen);
+  decided_limits(in_force, contexts, chosen);
   EXPECT_EQ(chosen[KnobKind::CpuLimit], 2.0);
-  EXPECT_EQ(chosen[KnobKind::MemoryLimit], 0.94e9);
-  current.set(KnobKind::MemoryLimit, std::numeric_limits<double>::infinity());
-  stay_near(current, chosen);
-  EXPECT_EQ(chosen[KnobKind::MemoryLimit], 0.94e9);
 }
 
 TEST(FrequencyForm, TheHighestScoreIsTheLevelAndTheFirstOfEquals) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include "pretrain/augmented_state.h"
 #include "pretrain/episodes.h"
 #include "pretrain/scoring.h"
+#include "sim/oracle.h"
 #include "sim/pool.h"
 #include "workloads/trace.h"
 
@@ -145,6 +147,22 @@ TEST(Scoring, YardsticksAreInTheirOrder) {
   EXPECT_GT(interval_of(y[4].score).mean, interval_of(y[1].score).mean)
       << "knowing the pair is worth something";
   EXPECT_LT(interval_of(y[4].score).mean, 1) << "and foresight, too";
+}
+
+// A score is a difference to what others earned in the same episodes.
+TEST(Scoring, ABatchIsJudgedOnTheYardsticksEpisodes) {
+  const Pool pool = *make_pool({.pairs = 3, .seed = 11});
+  std::vector<const Pair*> pairs;
+  for (const Pair& p : pool.pairs) pairs.push_back(&p);
+  const auto constant = [](std::span<float> action) { std::fill(action.begin(), action.end(), 0.1F); };
+  EpisodeOptions many{.steps = 20, .warm_up = 5, .offset_s = 700, .seed = 4, .threads = 1};
+  const std::vector<double> batch =
+      mean_rewards(pairs, 2, many, [&](const Batch&, std::span<float> actions) { constant(actions); });
+  EvaluationOptions one{.episodes = 2, .steps = 20, .warm_up = 5, .offset_s = 700, .seed = 4};
+  for (std::size_t i = 0; i < pairs.size(); ++i)
+    EXPECT_NEAR(batch[i],
+                mean_reward(*pairs[i], one, [&](const World&, std::span<float> action) { constant(action); }),
+                1e-6);
 }
 
 SharedPolicyOptions small() {
