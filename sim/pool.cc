@@ -43,7 +43,10 @@ Result<std::vector<Environment>> environments_of(const PoolOptions& o) {
   return parse_environments(text, o.envs);
 }
 
-constexpr std::uint64_t kOrder = 1, kLoad = 2;  // of varied()
+constexpr std::uint64_t kOrder = 1, kLoad = 2, kRedrawn = 3;  // of varied()
+/// A share of varied pairs has nothing but the segments of the pool's application: two hundred are few to
+/// tell how memory, the spread of the work and the objective show in an embedding.
+constexpr double kOtherApplication = 0.5;
 /// A share of varied pairs is on a node of another size: limits are chosen from a range that ends with the
 /// node's.
 constexpr double kOtherSize = 0.5, kFewestCores = 2, kMostCores = 96;
@@ -226,6 +229,8 @@ Result<Pool> varied(const Pool& pool, std::uint64_t seed) {
   out.pairs.reserve(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     Application application = pool.pairs[i].application();
+    if (Random other = Random(seed).fork(kRedrawn).fork(i); other.uniform() < kOtherApplication)
+      application = redrawn(application, other.next());
     PairOptions options = pool.pairs[i].options();
     Random chance = Random(seed).fork(kLoad).fork(i);
     const double kind = chance.uniform();

@@ -49,12 +49,12 @@ struct Pool {
 /// work.
 Result<Pool> make_pool(const PoolOptions& options);
 
-/// What else the pool's pairs could have been, to learn more from them: its applications on its environments
-/// in another order, half of these with other numbers of cores (2 to 96) and as much more or less memory,
-/// most of them under another load than their own: one that the generator could have drawn as well, less of
-/// their own, a steady one, or one that comes by the minute with much or nothing in between, as recorded
-/// loads do. Of PoolKind::Hidden they stay as they are: there application, environment and load were made for
-/// each other.
+/// What else the pool's pairs could have been, to learn more from them: its applications, half of them with
+/// nothing but their segments as they were (workloads redrawn()), on its environments in another order, half
+/// of these with other numbers of cores (2 to 96) and as much more or less memory, most of them under another
+/// load than their own: one that the generator could have drawn as well, less of their own, a steady one, or
+/// one that comes by the minute with much or nothing in between, as recorded loads do. Of PoolKind::Hidden
+/// they stay as they are: there application, environment and load were made for each other.
 Result<Pool> varied(const Pool& pool, std::uint64_t seed);
 
 }  // namespace flash

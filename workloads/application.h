@@ -56,6 +56,10 @@ std::vector<Application> generate_applications(std::size_t count, std::uint64_t 
 /// Another trace as the generator could have drawn it for this application, by seed.
 std::string generate_trace(const Application& application, std::uint64_t seed);
 
+/// The same segments in another application as the generator could have drawn it: memory, workers, spread of
+/// the work, objective and trace are others, by seed.
+Application redrawn(const Application& application, std::uint64_t seed);
+
 inline constexpr int kUpdateScenarios = 7;
 
 /// AWARE 2.3's seven updates of an application (file size, table size, operations, image dimension, text

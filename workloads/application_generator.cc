@@ -159,13 +159,13 @@ std::string draw_trace(const Application& a, const RequestCost& cost, Draw& draw
   return draw_trace(capacity * draw.uniform(0.2, 0.85), draw);
 }
 
-Application generate_application(std::uint64_t seed, std::uint64_t n) {
-  Draw draw(seed, n);
-  Application a;
-  a.name = "app-" + std::to_string(seed) + "-" + std::to_string(n);
+void draw_memory(Application& a, Draw& draw) {
   a.memory_mib = rounded(draw.log_uniform(32, 512), 3);
   a.hot_share = rounded(draw.uniform(0.1, 0.95), 2);
-  draw_segments(a, draw);
+}
+
+/// All but memory and segments.
+void draw_rest(Application& a, Draw& draw) {
   const int worker_choices[] = {1, 2, 4, 8};
   a.workers = draw.one_of(worker_choices);
   a.memory_per_request_kib = rounded(draw.log_uniform(16, 1024), 2);
@@ -180,6 +180,15 @@ Application generate_application(std::uint64_t seed, std::uint64_t n) {
   const double usual_s = request_s * (1 + 2.33 * a.service_cv) + (a.burst - 1) * 2 * request_s / workers;
   a.slo_p99_ms = rounded(std::max(1e3 * usual_s * draw.log_uniform(1.5, 6), 5.0), 2);
   a.trace = draw_trace(a, cost, draw);
+}
+
+Application generate_application(std::uint64_t seed, std::uint64_t n) {
+  Draw draw(seed, n);
+  Application a;
+  a.name = "app-" + std::to_string(seed) + "-" + std::to_string(n);
+  draw_memory(a, draw);
+  draw_segments(a, draw);
+  draw_rest(a, draw);
   return a;
 }
 
@@ -188,6 +197,14 @@ Application generate_application(std::uint64_t seed, std::uint64_t n) {
 std::string generate_trace(const Application& application, std::uint64_t seed) {
   Draw draw(seed, 0);
   return draw_trace(application, request_cost(application), draw);
+}
+
+Application redrawn(const Application& application, std::uint64_t seed) {
+  Draw draw(seed, 0);
+  Application a = application;
+  draw_memory(a, draw);
+  draw_rest(a, draw);
+  return a;
 }
 
 std::vector<Application> generate_applications(std::size_t count, std::uint64_t seed) {

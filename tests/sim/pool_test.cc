@@ -121,13 +121,14 @@ TEST(PoolKind, IsReadByItsName) {
   EXPECT_TRUE(std::holds_alternative<UsageError>(parse_pool_kind("Hidden")));
 }
 
-TEST(VariedPool, HasTheSameApplicationsAndEnvironmentsInOtherCompanySizesAndUnderOtherLoads) {
+TEST(VariedPool, HasTheSameSegmentsAndEnvironmentsInOtherApplicationsCompanySizesAndUnderOtherLoads) {
   const Pool pool = pool_of({.task = Task::ResourceLimits, .pairs = 60, .seed = 5});
   const auto other = varied(pool, 9), again = varied(pool, 9);
   ASSERT_TRUE(other && again);
   ASSERT_EQ(other->pairs.size(), pool.pairs.size());
   std::vector<std::string> environments, theirs;
-  std::size_t moved = 0, own_load = 0, less = 0, redrawn = 0, silent = 0, own_size = 0, larger = 0;
+  std::size_t moved = 0, own_load = 0, less = 0, redrawn = 0, silent = 0, own_size = 0, larger = 0,
+              other_application = 0;
   std::map<std::string, const Environment*> by_name;
   for (const Pair& p : pool.pairs) by_name[p.environment().name] = &p.environment();
   for (std::size_t i = 0; i < pool.pairs.size(); ++i) {
@@ -140,6 +141,9 @@ TEST(VariedPool, HasTheSameApplicationsAndEnvironmentsInOtherCompanySizesAndUnde
     own_size += node.cores == drawn.cores ? 1 : 0;
     larger += node.cores > 24 ? 1 : 0;
     EXPECT_EQ(is.application().name, was.application().name);
+    EXPECT_EQ(is.application().segments.size(), was.application().segments.size());
+    other_application += is.application().memory_mib != was.application().memory_mib ? 1 : 0;
+    EXPECT_EQ(is.application().memory_mib, again->pairs[i].application().memory_mib);
     EXPECT_EQ(is.application().trace, again->pairs[i].application().trace) << "the same for the same seed";
     environments.push_back(was.environment().name);
     theirs.push_back(is.environment().name);
@@ -164,8 +168,10 @@ TEST(VariedPool, HasTheSameApplicationsAndEnvironmentsInOtherCompanySizesAndUnde
   EXPECT_GT(moved, 50U);
   EXPECT_GT(own_size, 15U);
   EXPECT_GT(larger, 5U) << "of 60 half have another size, a third of these above 24 cores";
-  EXPECT_GT(own_load, 3U);
-  EXPECT_GT(less, 3U);
+  EXPECT_GT(own_load, 0U);
+  EXPECT_GT(less, 0U);
+  EXPECT_GT(other_application, 20U);
+  EXPECT_LT(other_application, 40U);
   EXPECT_GT(redrawn, 5U) << "loads that the generator could have drawn";
   EXPECT_GT(silent, 3U) << "loads with nothing in between";
 }

@@ -81,6 +81,25 @@ TEST(Generator, DrawsAnotherTraceThatTheApplicationCanServe) {
   EXPECT_EQ(kinds.size(), 5u);
 }
 
+TEST(Generator, RedrawsAllButNameAndSegments) {
+  for (const auto& app : generate_applications(20, 5)) {
+    const Application other = redrawn(app, 3);
+    EXPECT_EQ(to_json_text({other}), to_json_text({redrawn(app, 3)}));
+    EXPECT_EQ(other.name, app.name);
+    ASSERT_EQ(other.segments.size(), app.segments.size());
+    for (std::size_t i = 0; i < app.segments.size(); ++i) {
+      EXPECT_EQ(other.segments[i].segment, app.segments[i].segment);
+      EXPECT_EQ(other.segments[i].payload, app.segments[i].payload);
+      EXPECT_EQ(other.segments[i].count, app.segments[i].count);
+    }
+    EXPECT_NE(other.memory_mib, app.memory_mib);
+    EXPECT_NE(other.service_cv, app.service_cv);
+    EXPECT_NE(other.slo_p99_ms, app.slo_p99_ms);
+    EXPECT_NE(other.trace, app.trace);
+    EXPECT_NE(to_json_text({redrawn(app, 4)}), to_json_text({other}));
+  }
+}
+
 TEST(Generator, UsesEverySegmentAndEveryKindOfTrace) {
   std::set<std::string_view> used;
   std::set<std::string> kinds;
