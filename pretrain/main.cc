@@ -37,7 +37,7 @@ enum class RecipeKind : std::uint8_t { Ours, Flash };
 struct Options {
   PoolOptions pool;
   RecipeKind recipe = RecipeKind::Ours;
-  ImitationOptions imitation;
+  ImitationOptions imitation{.rounds = 0};  // usual_rounds()
   FlashPretraining flash;
   std::size_t unseen = 50;
   std::string out, json, resume;
@@ -94,7 +94,8 @@ std::vector<OptionRow> option_rows(Options& o) {
                   [&o](std::string_view v) { return int_into(o.flash.options.worlds, v, 1, 256); }});
   rows.push_back({"--conditioning", "KIND", "ours: embedding (default), none, or given: the true parameters",
                   parsed_into<Conditioning>(o.imitation.conditioning, parse_conditioning)});
-  rows.push_back({"--rounds", "N", "ours: of acting and learning (default 10)",
+  rows.push_back({"--rounds", "N",
+                  "ours: of acting and learning (default 20 on resource-limits, 10 on cpu-frequency)",
                   [&o](std::string_view v) { return int_into(o.imitation.rounds, v, 1, 1000); }});
   rows.push_back({"--steps", "N", "ours: per round and pair (default 200)",
                   [&o](std::string_view v) { return int_into(o.imitation.steps, v, 100, 100000); }});
@@ -324,5 +325,6 @@ int main(int argc, char** argv) {
     return 0;
   }
   o.imitation.seed = o.pool.seed;
+  if (o.imitation.rounds == 0) o.imitation.rounds = usual_rounds(o.imitation, o.pool.task);
   return run(o);
 }
