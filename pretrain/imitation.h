@@ -18,7 +18,7 @@ namespace flash {
 
 struct ImitationOptions {
   Conditioning conditioning = Conditioning::Embedding;
-  int rounds = 0;     // of acting and learning; the first acts by the fallback. 0: usual_rounds()
+  int rounds = 10;    // of acting and learning; the first acts by the fallback
   int steps = 200;    // per round and pair
   int updates = 600;  // per round
   /// resource-limits: from the pool's pairs alone. Else, after the first round, from what they become when
@@ -35,10 +35,6 @@ struct ImitationOptions {
   std::string progress_file;
   SharedPolicyOptions policy;  // task, sizes and conditioning are filled here
 };
-
-/// Where each round brings other pairs more of them are worth their time: 20 on resource-limits, 10 on
-/// cpu-frequency.
-int usual_rounds(Task task);
 
 /// Are other pairs than the pool's learned from?
 bool varies(const ImitationOptions& options, Task task);
