@@ -69,8 +69,11 @@ Result<PretrainedModel> PretrainedModel::from_file(const TensorFile& file, Task 
   const std::vector<float> zeros(static_cast<std::size_t>(policy.context_dim()));
   if (model.seen.width() != zeros.size())
     return invalid("its embeddings of the pool have another size than its encoder's");
-  if (auto valid = policy.snapshot(zeros).validate(o.state_dim, o.outputs); !valid)
-    return std::move(valid).error();
+  const PolicySnapshot snapshot = policy.snapshot(zeros);
+  if (auto valid = snapshot.validate(o.state_dim, o.outputs); !valid) return std::move(valid).error();
+  if (const std::size_t size = encode(to_tensor_file(snapshot)).size(); size > link::kMaxOffered)
+    return invalid("a policy of it has " + std::to_string(size) + " bytes, at most " +
+                   std::to_string(link::kMaxOffered) + " can be offered");
   const std::string digest = sha256_hex(encode(file));
   std::string name = model.model + " (" + digest.substr(0, 8) + ")";
   return PretrainedModel(std::move(model), std::move(policy), std::move(name), digest.substr(0, kIdDigits));

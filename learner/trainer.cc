@@ -14,7 +14,6 @@ namespace {
 
 constexpr double kLossSmoothing = 0.05;                       // of the mean loss of a slice
 constexpr double kTries = 8;                                  // per life of a policy that was refused
-constexpr std::size_t kMaxOffer = link::kMaxMessage - 1024;   // what an Offer adds to the policy's bytes
 constexpr Duration kGiveBackEvery = std::chrono::seconds(5);  // while there is always something to learn
 
 std::uint64_t fnv1a(std::string_view text) {
@@ -398,7 +397,7 @@ void Trainer::publish(Pupil& p, Now now) {
   }
   const TensorFile file = to_tensor_file(policy);
   std::string bytes = encode(file);
-  if (bytes.size() > kMaxOffer) {
+  if (bytes.size() > link::kMaxOffered) {
     p.trouble =
         "not published: a policy of " + std::to_string(bytes.size()) + " bytes does not fit a message";
     tell(LOG_ERR, kMessagePolicy, p, p.trouble);

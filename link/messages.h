@@ -30,7 +30,8 @@
 namespace flash::link {
 
 inline constexpr int kVersion = 3;
-inline constexpr std::size_t kMaxMessage = 256 * 1024;  // bytes; also the socket buffers' floor
+inline constexpr std::size_t kMaxMessage = 256 * 1024;          // bytes; also the socket buffers' floor
+inline constexpr std::size_t kMaxOffered = kMaxMessage - 1024;  // of a policy's file: an Offer adds to it
 inline constexpr std::size_t kMaxAgents = 16384;
 inline constexpr std::size_t kMaxStepsPerMessage = 512;  // a tick with more agents takes several messages
 inline constexpr std::size_t kMaxDim = 64;               // state or action

@@ -340,6 +340,19 @@ TEST_F(Pretrained, AModelThatDoesNotFitIsRefusedWithAReasonAndLearningGoesOn) {
   EXPECT_THAT(pretrained->fits(other).error().message(), HasSubstr("gives 2, here are 3"));
 }
 
+TEST_F(Pretrained, AModelWhosePoliciesFitNoMessageIsRefusedWhenItIsRead) {
+  const auto read = [](int width) {
+    SharedPolicyOptions o = policy_options();
+    o.hidden = {width, width};
+    PolicyModel m = model();
+    m.policy = SharedPolicy::create(o)->checkpoint();
+    auto made = PretrainedModel::from_bytes(encode(to_tensor_file(m)), Task::ResourceLimits, 1);
+    return made ? std::string() : made.error().message();
+  };
+  EXPECT_EQ(read(240), "");
+  EXPECT_THAT(read(256), HasSubstr("at most 261120 can be offered"));
+}
+
 TEST_F(Pretrained, AFileThatIsDamagedOrOfAnotherKindIsNamedAndLeftOut) {
   const auto trouble = [&] {
     said_.clear();
