@@ -38,9 +38,9 @@ struct ImitationOptions {
 
 /// Are other pairs than the pool's learned from?
 bool varies(const ImitationOptions& options, Task task);
-/// Rounds that are worth their time: 20 where each brings other pairs, else 10.
+/// Rounds that are worth their time: 40 where each brings other pairs, else 10.
 inline int usual_rounds(const ImitationOptions& options, Task task) {
-  return varies(options, task) ? 20 : 10;
+  return varies(options, task) ? 40 : 10;
 }
 
 struct ImitationProgress {

@@ -95,7 +95,7 @@ std::vector<OptionRow> option_rows(Options& o) {
   rows.push_back({"--conditioning", "KIND", "ours: embedding (default), none, or given: the true parameters",
                   parsed_into<Conditioning>(o.imitation.conditioning, parse_conditioning)});
   rows.push_back({"--rounds", "N",
-                  "ours: of acting and learning (default 20 on resource-limits, 10 on cpu-frequency)",
+                  "ours: of acting and learning (default 40 on resource-limits, 10 on cpu-frequency)",
                   [&o](std::string_view v) { return int_into(o.imitation.rounds, v, 1, 1000); }});
   rows.push_back({"--steps", "N", "ours: per round and pair (default 200)",
                   [&o](std::string_view v) { return int_into(o.imitation.steps, v, 100, 100000); }});
