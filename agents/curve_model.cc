@@ -61,6 +61,12 @@ struct CurveModel::Impl {
     return c;
   }
 
+  /// -1: none of training's.
+  int application_of(const PerformanceInstance& i) const {
+    const auto it = application_ids.find(i.application);
+    return it == application_ids.end() ? -1 : it->second;
+  }
+
   Curve curve_of(const PerformanceInstance& i, std::span<const std::size_t> known) const {
     Curve c;
     for (const PerformanceRun& run : i.runs) c.configurations.push_back(run.configuration.data());
@@ -73,6 +79,7 @@ struct CurveModel::Impl {
   void prepare(Random& random);
   Process make_process(const Kernel& kernel, int without, Random random) const;
   void choose(Random& random);
+  std::vector<std::size_t> worth_knowing(const Curve& c, std::size_t count) const;
 
   /// Curves of known shape at the runs of `c`: flat, and for each resource Amdahl's law, of which a share p
   /// of the work is divided by the resource (in units of the least that training has) up to a cap.
@@ -359,6 +366,40 @@ void CurveModel::Impl::choose(Random& random) {
   }
 }
 
+/// Greedy. The posterior's covariance does not depend on the times that will be seen.
+std::vector<std::size_t> CurveModel::Impl::worth_knowing(const Curve& c, std::size_t count) const {
+  constexpr std::size_t kMostCandidates = 200;  // the covariance of all is as wide
+  std::vector<std::size_t> runs;
+  const std::size_t n = c.configurations.size();
+  const std::size_t every = (n + kMostCandidates - 1) / kMostCandidates;
+  for (std::size_t r = 0; r < n; r += every) runs.push_back(r);
+  std::vector<Point> points;
+  for (std::size_t r : runs) points.push_back(c.point(r));
+  Vector mean;
+  Matrix left;
+  process->joint(points, mean, left);
+  const double noise = process->values().noise;
+  for (std::size_t a = 0; a < runs.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b) left(a, b) = left(b, a);
+  std::vector<std::size_t> chosen;
+  while (chosen.size() < std::min(count, runs.size())) {
+    std::size_t best = runs.size();
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t k = 0; k < runs.size(); ++k) {
+      if (std::find(chosen.begin(), chosen.end(), runs[k]) != chosen.end()) continue;
+      double sum = 0;
+      for (std::size_t j = 0; j < runs.size(); ++j)
+        sum += std::sqrt(std::max(0.0, left(j, j) - left(j, k) * left(j, k) / (left(k, k) + noise)));
+      if (sum < least) least = sum, best = k;
+    }
+    chosen.push_back(runs[best]);
+    const Vector row(left.row(best), left.row(best) + runs.size());
+    for (std::size_t a = 0; a < runs.size(); ++a)
+      for (std::size_t b = 0; b < runs.size(); ++b) left(a, b) -= row[a] * row[b] / (row[best] + noise);
+  }
+  return chosen;
+}
+
 CurveModel::CurveModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CurveModel::~CurveModel() = default;
 CurveModel::CurveModel(CurveModel&&) noexcept = default;
@@ -390,12 +431,21 @@ const CurveMixture& CurveModel::mixture(std::size_t known) const {
   return impl_->mixtures[std::clamp<std::size_t>(known, 1, kMostKnown) - 1];
 }
 
+std::vector<std::size_t> CurveModel::worth_knowing(const PerformanceInstance& instance,
+                                                   std::size_t count) const {
+  Curve c = impl_->curve_of(instance, {});
+  c.application = impl_->application_of(instance);
+  // Of its level and metrics nothing is known yet: they count as what they are in training.
+  c.context[0] = 0;
+  for (std::size_t d = 1 + impl_->set.context.size(); d < c.context.size(); ++d) c.context[d] = 0;
+  return impl_->worth_knowing(c, count);
+}
+
 std::vector<double> CurveModel::predict(const PerformanceInstance& instance,
                                         std::span<const std::size_t> known,
                                         std::span<const std::size_t> targets) const {
   Curve c = impl_->curve_of(instance, known);
-  if (const auto it = impl_->application_ids.find(instance.application); it != impl_->application_ids.end())
-    c.application = it->second;
+  c.application = impl_->application_of(instance);
   std::vector<std::size_t> runs(known.begin(), known.end());
   runs.insert(runs.end(), targets.begin(), targets.end());
   Vector ln_known;

@@ -48,9 +48,9 @@ std::vector<OptionRow> rcs_rows(Arguments& a) {
       json_row(a)};
 }
 
-void print_rcs(const json& r) {
-  std::printf("%-14s %22s %22s %22s\n", "MAPE", "1 known run", "2", "3");
-  for (const auto& [method, by_known] : r["mape"].items()) {
+void print_mape(const json& mape, const char* title) {
+  std::printf("%-14s %22s %22s %22s\n", title, "1 known run", "2", "3");
+  for (const auto& [method, by_known] : mape.items()) {
     std::printf("%-14s", method.c_str());
     for (const char* known : {"1", "2", "3"}) {
       const json& m = by_known[known];
@@ -59,6 +59,11 @@ void print_rcs(const json& r) {
     }
     std::puts("");
   }
+}
+
+void print_rcs(const json& r) {
+  print_mape(r["mape"], "drawn runs");
+  print_mape(r["mape_chosen"], "chosen runs");
 }
 
 int rcs(const Arguments& a) {

@@ -35,21 +35,38 @@ struct Split {
 using Predict = std::function<std::vector<double>(const PerformanceInstance&, std::span<const std::size_t>,
                                                   std::span<const std::size_t>)>;
 
-/// Mean over instances, each with the same draws of known runs for every method.
-double test_error(const PerformanceSet& set, const std::vector<std::size_t>& test, std::size_t known,
-                  int draws, Random random, const Predict& predict) {
-  double sum = 0, instances = 0;
-  for (std::size_t i : test) {
-    const PerformanceInstance& instance = set.instances[i];
-    if (instance.runs.size() <= known) continue;
-    double error = 0, targets_seen = 0;
+/// Sets of runs of an instance that are known, so many in each; the others are to be predicted.
+using Known = std::function<std::vector<std::vector<std::size_t>>(const PerformanceInstance&)>;
+
+/// `draws` sets at random.
+Known drawn(std::size_t known, int draws, Random random) {
+  return [=](const PerformanceInstance& instance) mutable {
+    std::vector<std::vector<std::size_t>> sets;
     for (int draw = 0; draw < draws; ++draw) {
       std::vector<std::size_t> order(instance.runs.size());
       for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
       for (std::size_t r = 0; r + 1 < order.size(); ++r)
         std::swap(order[r], order[r + random.below(order.size() - r)]);
-      const auto targets = std::span(order).subspan(known);
-      const auto times = predict(instance, std::span(order).first(known), targets);
+      order.resize(known);
+      sets.push_back(std::move(order));
+    }
+    return sets;
+  };
+}
+
+/// Mean over instances, each with the same known runs for every method.
+double test_error(const PerformanceSet& set, const std::vector<std::size_t>& test, std::size_t count,
+                  Known known_of, const Predict& predict) {
+  double sum = 0, instances = 0;
+  for (std::size_t i : test) {
+    const PerformanceInstance& instance = set.instances[i];
+    if (instance.runs.size() <= count) continue;
+    double error = 0, targets_seen = 0;
+    for (const std::vector<std::size_t>& known : known_of(instance)) {
+      std::vector<std::size_t> targets;
+      for (std::size_t r = 0; r < instance.runs.size(); ++r)
+        if (std::find(known.begin(), known.end(), r) == known.end()) targets.push_back(r);
+      const auto times = predict(instance, known, targets);
       for (std::size_t t = 0; t < targets.size(); ++t) {
         const double truth = instance.runs[targets[t]].time;
         error += std::abs(times[t] - truth) / truth;
@@ -69,7 +86,8 @@ std::vector<double> persistence(const PerformanceInstance& instance, std::span<c
 }
 
 struct Outcome {
-  std::map<std::string, std::vector<double>> mape;  // [known - 1]
+  std::map<std::string, std::vector<double>> mape;         // [known - 1]
+  std::map<std::string, std::vector<double>> mape_chosen;  // the same from the runs that ours would know first
   std::map<std::string, double> seconds;
   json mixture;
 };
@@ -80,14 +98,19 @@ Result<Outcome> repetition(const PerformanceSet& train, const PerformanceSet& te
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](auto start) { return std::chrono::duration<double>(now() - start).count(); };
   const Random draws = Random(seed).fork(7);
-  const auto score = [&](const std::string& method, std::size_t known, const Predict& predict) {
-    out.mape[method].push_back(test_error(test, split.test, known, o.draws, draws.fork(known), predict));
-  };
   auto start = now();
   CurveOptions curves;
   curves.seed = seed;
   FLASH_TRY(const CurveModel ours, CurveModel::fit(train, split.train, curves));
   out.seconds["ours"] = since(start);
+  const auto score = [&](const std::string& method, std::size_t known, const Predict& predict) {
+    out.mape[method].push_back(
+        test_error(test, split.test, known, drawn(known, o.draws, draws.fork(known)), predict));
+    const Known chosen = [&](const PerformanceInstance& i) {
+      return std::vector<std::vector<std::size_t>>{ours.worth_knowing(i, known)};
+    };
+    out.mape_chosen[method].push_back(test_error(test, split.test, known, chosen, predict));
+  };
   for (std::size_t known = 1; known <= kMostKnown; ++known) {
     score("persistence", known, persistence);
     score("ours", known, [&](const auto& i, auto k, auto t) { return ours.predict(i, k, t); });
@@ -199,9 +222,13 @@ Result<json> measure_rcs(const RcsOptions& o) {
       if (outcome.seconds.contains(method)) seconds += outcome.seconds.at(method) / double(outcomes.size());
     out["seconds_to_learn"][method] = seconds;
     for (std::size_t known = 1; known <= kMostKnown; ++known) {
-      std::vector<double> values;
-      for (const Outcome& outcome : outcomes) values.push_back(outcome.mape.at(method)[known - 1]);
+      std::vector<double> values, chosen;
+      for (const Outcome& outcome : outcomes) {
+        values.push_back(outcome.mape.at(method)[known - 1]);
+        chosen.push_back(outcome.mape_chosen.at(method)[known - 1]);
+      }
       out["mape"][method][std::to_string(known)] = interval_of(values);
+      out["mape_chosen"][method][std::to_string(known)] = interval_of(chosen);
       out["repetitions"][method][std::to_string(known)] = values;
     }
   }

@@ -22,8 +22,10 @@ struct RcsOptions {
   bool ours_only = false;  // what does not train a network: seconds instead of minutes
 };
 
-/// {"mape": {METHOD: {"1", "2", "3": {"mean", "lo", "hi"}}}, ...}: mean absolute percentage error as a
-/// fraction, mean over test instances, then over repetitions, with the 95 % t interval of the latter.
+/// {"mape": {METHOD: {"1", "2", "3": {"mean", "lo", "hi"}}}, "mape_chosen": ..., ...}: mean absolute
+/// percentage error as a fraction, mean over test instances, then over repetitions, with the 95 % t interval
+/// of the latter. "mape": from drawn runs of each test instance; "mape_chosen": all methods from those that
+/// CurveModel::worth_knowing() says (as Sizeless has its base sizes, which are a choice, too).
 Result<nlohmann::json> measure_rcs(const RcsOptions& options);
 
 }  // namespace flash::bench

@@ -280,6 +280,11 @@ Result<Figures> rcs(const Value& r) {
                               "Error on applications that were never seen, from 1, 2 and 3 known runs "
                               "(FLASH Table 2)."));
   out.figures.push_back(std::move(f));
+  if (const auto chosen = r.find("mape_chosen")) {  // results of before have none
+    FLASH_TRY(Figure g, grouped(*chosen, "", "mean absolute percentage error, fraction",
+                                "The same from the runs that ours would know first."));
+    out.figures.push_back(std::move(g));
+  }
   return out;
 }
 

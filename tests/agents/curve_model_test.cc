@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "agents/dense.h"
@@ -96,6 +97,22 @@ TEST_F(Curves, TimesScaleWithTheUnit) {
   const double before = model_->predict(slow, known, targets)[0];
   for (auto& run : slow.runs) run.time *= 1.2;
   EXPECT_NEAR(model_->predict(slow, known, targets)[0], 1.2 * before, 0.06 * before);
+}
+
+TEST_F(Curves, TheRunToKnowFirstIsInTheMiddleAndTheNextOnesAreApart) {
+  const auto worth = model_->worth_knowing(unseen_.instances[0], 3);
+  ASSERT_EQ(worth.size(), 3U);
+  EXPECT_GE(worth[0], 3U);  // of 9 in order
+  EXPECT_LE(worth[0], 5U);
+  EXPECT_GE(std::max(worth[1], worth[2]) - std::min(worth[1], worth[2]), 4U);
+  EXPECT_EQ(model_->worth_knowing(unseen_.instances[0], 1), (std::vector<std::size_t>{worth[0]}));
+  EXPECT_EQ(model_->worth_knowing(unseen_.instances[0], 99).size(), 9U);
+}
+
+TEST_F(Curves, WhatIsWorthKnowingIsSaidBeforeAnyTimeIsKnown) {
+  PerformanceInstance changed = unseen_.instances[0];
+  for (auto& run : changed.runs) run.time = 1e6 / (1 + run.configuration[0]);
+  EXPECT_EQ(model_->worth_knowing(changed, 3), model_->worth_knowing(unseen_.instances[0], 3));
 }
 
 TEST(CurveModel, RefusesNothingToLearnFrom) {
