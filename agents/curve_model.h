@@ -48,8 +48,8 @@ class CurveModel {
   std::vector<double> predict(const PerformanceInstance& instance, std::span<const std::size_t> known,
                               std::span<const std::size_t> targets) const;
   /// The runs of an instance to know first, best first: each is the one that leaves the least to guess about
-  /// all other runs, mean standard deviation of ln time by the process. No time is read, and what is chosen of
-  /// one more run begins with what was chosen without it.
+  /// all other runs, mean standard deviation of ln time by the process. No time is read, and what is chosen
+  /// of one more run begins with what was chosen without it.
   std::vector<std::size_t> worth_knowing(const PerformanceInstance& instance, std::size_t count) const;
   /// What was chosen for this many known runs.
   const CurveMixture& mixture(std::size_t known) const;

@@ -60,6 +60,7 @@ class Adapt {
     p.seed = o_.seed ^ kUnseen;
     p.apps = o_.apps, p.envs = o_.envs, p.traces = o_.traces;
     FLASH_TRY(const Pool unseen, make_pool(p));
+    warn_of_copies(unseen);
     std::vector<const Pair*> pairs;
     for (const Pair& pair : unseen.pairs) pairs.push_back(&pair);
     // A model that cannot be used is said before the long work begins.

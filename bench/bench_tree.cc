@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "host/cgroup_layout.h"
 
@@ -58,6 +60,11 @@ std::string_view to_string(TreeKind k) {
   return "real";
 }
 
+void remove_cgroup(const std::string& directory) {
+  for (int i = 0; i < 200 && ::rmdir(directory.c_str()) != 0 && errno == EBUSY; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 Result<std::unique_ptr<BenchTree>> BenchTree::make(TreeKind kind, int targets) {
   std::unique_ptr<BenchTree> tree(new BenchTree(kind, targets));
   // /dev/shm is memory on every Linux; a disk under the fake files would be measured with them.
@@ -73,7 +80,7 @@ Result<std::unique_ptr<BenchTree>> BenchTree::make(TreeKind kind, int targets) {
 
 BenchTree::~BenchTree() {
   std::error_code ignored;
-  for (auto it = made_.rbegin(); it != made_.rend(); ++it) ::rmdir(it->c_str());
+  for (auto it = made_.rbegin(); it != made_.rend(); ++it) remove_cgroup(*it);
   if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
 }
 
@@ -170,8 +177,10 @@ Result<void> BenchTree::build_real() {
   for (const auto& mount : mounts) {
     const std::string top = mount + "/" + group_;
     FLASH_CHECK(make(top));
-    // v2: what the children may have; what the kernel refuses they do not have.
-    if (std::ofstream control(top + "/cgroup.subtree_control"); control) control << "+cpu +memory +io +pids";
+    // v2: what the children may have; what the kernel refuses they do not have. One at a time: of a write
+    // with several it takes all or none.
+    if (const std::string control = top + "/cgroup.subtree_control"; std::filesystem::exists(control))
+      for (const char* controller : {"+cpu", "+memory", "+io", "+pids"}) std::ofstream(control) << controller;
     for (int i = 0; i < targets_; ++i) FLASH_CHECK(make(top + "/t" + std::to_string(i)));
   }
   return {};

@@ -16,6 +16,9 @@ namespace flash::bench {
 enum class TreeKind : std::uint8_t { FakeV2, FakeV1, Real };
 std::string_view to_string(TreeKind k);  // "v2", "v1", "real"
 
+/// Waits a little for the kernel to take leave of processes that ended in it.
+void remove_cgroup(const std::string& directory);
+
 class BenchTree {
  public:
   static Result<std::unique_ptr<BenchTree>> make(TreeKind kind, int targets);

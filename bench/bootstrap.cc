@@ -94,6 +94,10 @@ ordered_json worst_of(const std::vector<double>& mine, const std::vector<double>
 
 }  // namespace
 
+std::span<const char* const> bootstrap_methods() {
+  return kMethods;
+}
+
 Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
   const std::size_t n = o.pairs > 0 ? o.pairs : o.quick ? 12 : 40;
   const int episodes = o.episodes > 0 ? o.episodes : o.quick ? 30 : 100;
@@ -124,11 +128,12 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
       rule.profile.bootstrap = false;
       lived.at("no_offline")[i] = live(Life(pair, rule, new_agent(o.task, seed), l), episodes);
     }
-    if (!asked("scratch")) return;
+    if (!asked("scratch") && !asked("converged")) return;
     auto agent = new_agent(o.task, seed);
     Alone learning(pair, seed);
-    for (int e = 0; e < episodes; ++e)
-      lived.at("scratch")[i].push_back(learning.live(agent->snapshot(), agent.get()));
+    Lived scratch;  // of which the converged policy is the end
+    for (int e = 0; e < episodes; ++e) scratch.push_back(learning.live(agent->snapshot(), agent.get()));
+    if (asked("scratch")) lived.at("scratch")[i] = std::move(scratch);
     if (!asked("converged")) return;
     const PolicySnapshot policy = agent->snapshot();
     Alone last(pair, seed);

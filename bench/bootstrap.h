@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
 
 #include "bench/experiment.h"
@@ -16,6 +17,9 @@ struct BootstrapOptions : ExperimentOptions {
   std::set<std::string> methods;  // of those below, beside the rule; empty: all
 };
 
+/// What BootstrapOptions::methods may name.
+std::span<const char* const> bootstrap_methods();
+
 /// All begin at the same second of the trace with the same limits and meet the same chance:
 ///   rule       the rule-based controller alone
 ///   aware      flashd's own tick and life cycle (AWARE Alg. 1): the rules in charge, offline learning from
@@ -23,8 +27,7 @@ struct BootstrapOptions : ExperimentOptions {
 ///   ours       the same life cycle with the pretrained policy and its embedding of what was lived through
 ///   shared     the same with the policy that was pretrained without an embedding
 ///   no_offline the same tick without bootstrapping (the profile's bootstrap is false): online from the
-///   start,
-///              within flashd's exploration budget
+///              start, within flashd's exploration budget
 ///   scratch    an agent that learns online from nothing, exploring as its algorithm asks (FIRM)
 ///   converged  what scratch is at the end, from the start and without learning
 /// {"methods": {NAME: {"reward", "violations_pct", "cpu_utilization", "memory_utilization"}}: means over the

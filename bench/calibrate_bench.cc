@@ -7,14 +7,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/answered_p99.h"
+#include "bench/bench_tree.h"
+#include "bench/interrupt.h"
 #include "bench/program.h"
+#include "bench/temp_folder.h"
 #include "sim/node_model.h"
 #include "sim/pair.h"
 
@@ -38,8 +40,8 @@ class TestGroup {
     made_ = made_ && write("cpu", "cpu.shares", "262144");
   }
   ~TestGroup() {
-    ::rmdir(path("cpu", "").c_str());
-    ::rmdir(path("cpuacct", "").c_str());
+    remove_cgroup(path("cpu", ""));
+    remove_cgroup(path("cpuacct", ""));
   }
   TestGroup(const TestGroup&) = delete;
   TestGroup& operator=(const TestGroup&) = delete;
@@ -152,33 +154,47 @@ Seen predict(const Application& a, double speed, const Point& point, const Fit& 
   return seen;
 }
 
+/// The address that flash-workload serve took, once it is in its log.
+Result<std::string> address_in(const std::string& log, Program& server, const std::atomic<bool>& stop) {
+  constexpr std::string_view kBefore = "listening on ";
+  for (int tries = 0; tries < 100; ++tries) {
+    const bool runs = server.running();
+    const std::string words = last_words(log);
+    const auto from = words.find(kBefore);
+    const auto to = from == std::string::npos ? from : words.find(',', from);
+    if (to != std::string::npos) return words.substr(from + kBefore.size(), to - from - kBefore.size());
+    if (!runs) break;
+    FLASH_CHECK(wait(std::chrono::milliseconds(100), stop));
+  }
+  return Error(std::errc::io_error, "flash-workload serve: " + last_words(log));
+}
+
 Result<Seen> run(const Application& a, const Point& point, const CalibrateSimOptions& options,
-                 const std::string& folder, int port, TestGroup& group, TestGroup& clients) {
+                 const std::string& folder, TestGroup& group, TestGroup& clients,
+                 const std::atomic<bool>& stop) {
   const std::string program = beside_or("flash-workload", "/usr/bin/flash-workload");
-  const std::string file = folder + "/app.json", report = folder + "/load.json",
-                    address = "127.0.0.1:" + std::to_string(port);
+  const std::string file = folder + "/app.json", report = folder + "/load.json", said = folder + "/serve.log";
   std::ofstream(file) << to_json_text({a}) << std::flush;
   if (!group.limit(std::thread::hardware_concurrency()))
     return Error(std::errc::permission_denied, "cpu.cfs_quota_us: cannot be written");
-  FLASH_TRY(Program server, Program::start({program, "serve", "--listen", address, "--application", file},
-                                           folder + "/serve.log"));
+  FLASH_TRY(Program server,
+            Program::start({program, "serve", "--listen", "127.0.0.1:0", "--application", file}, said));
   if (!group.add(server.pid())) return Error(std::errc::permission_denied, "cgroup.procs: cannot be written");
-  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
-  if (!server.running())
-    return Error(std::errc::io_error, "flash-workload serve: " + last_words(folder + "/serve.log"));
+  FLASH_CHECK(wait(std::chrono::seconds(1), stop));
+  FLASH_TRY(const std::string address, address_in(said, server, stop));
   group.limit(point.limit);
   FLASH_TRY(Program load, Program::start({program, "load", "--target", address, "--application", file,
                                           "--rate", number_text(point.rate), "--seconds",
                                           std::to_string(options.seconds), "--json", report},
                                          folder + "/load.log"));
   clients.add(load.pid());
-  std::this_thread::sleep_for(std::chrono::seconds(kSettle_s));
+  FLASH_CHECK(wait(std::chrono::seconds(kSettle_s), stop));
   const double before = group.cpu_s();
   const auto from = std::chrono::steady_clock::now();
-  std::this_thread::sleep_for(std::chrono::seconds(options.seconds - kSettle_s));
+  FLASH_CHECK(wait(std::chrono::seconds(options.seconds - kSettle_s), stop));
   const double used = group.cpu_s() - before;
   const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
-  for (int i = 0; i < 100 && load.running(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int i = 0; i < 100 && load.running(); ++i) FLASH_CHECK(wait(std::chrono::milliseconds(100), stop));
   load.stop();
   server.stop();
   std::ifstream in(report);
@@ -207,20 +223,33 @@ double relative(double model, double real) {
   return real > 0 ? std::abs(model - real) / real : 0;
 }
 
+/// Medians; null of no point. Where the service answered nothing there is no p99 to be near to.
 ordered_json errors(const std::vector<Point>& points, bool fit) {
   std::vector<double> p99, rate, cpu;
+  std::size_t n = 0, unanswered = 0;
   for (const Point& p : points) {
     if (p.fit != fit) continue;
+    ++n;
+    if (!(p.real.p99_ms > 0)) {
+      ++unanswered;
+      continue;
+    }
     p99.push_back(relative(p.model.p99_ms, p.real.p99_ms));
     rate.push_back(relative(p.model.rate, p.real.rate));
     cpu.push_back(relative(p.model.cpu, p.real.cpu));
   }
-  const auto n = p99.size();
-  return {{"points", n}, {"p99", median(p99)}, {"throughput", median(rate)}, {"utilisation", median(cpu)}};
+  const auto of = [](const std::vector<double>& v) {
+    return v.empty() ? ordered_json() : ordered_json(median(v));
+  };
+  return {{"points", n},
+          {"unanswered", unanswered},
+          {"p99", of(p99)},
+          {"throughput", of(rate)},
+          {"utilisation", of(cpu)}};
 }
 
-Fit fitted(const std::vector<Application>& applications, const std::vector<double>& speeds,
-           const std::vector<Point>& points, int seconds) {
+Result<Fit> fitted(const std::vector<Application>& applications, const std::vector<double>& speeds,
+                   const std::vector<Point>& points, int seconds, const std::atomic<bool>& stop) {
   Fit fit;
   double best = 1e18;
   for (const double overhead : {0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0})
@@ -228,6 +257,7 @@ Fit fitted(const std::vector<Application>& applications, const std::vector<doubl
       const Fit candidate{overhead, jitter};
       double sum = 0;
       for (const Point& p : points) {
+        if (stop) return interrupted();
         if (!p.fit || !(p.real.p99_ms > 0)) continue;
         const Seen seen = predict(applications[p.application], speeds[p.application], p, candidate, seconds);
         sum += std::abs(std::log(seen.p99_ms / p.real.p99_ms));
@@ -242,22 +272,19 @@ Fit fitted(const std::vector<Application>& applications, const std::vector<doubl
 
 }  // namespace
 
-Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
+Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options, const std::atomic<bool>& stop) {
   const std::string name = "flashd-test-calibrate-" + std::to_string(::getpid());
   TestGroup group(name), clients(name + "-load");
   if (!group.made() || !clients.made())
     return Error(std::errc::permission_denied,
                  "cgroup v1 cpu and cpuacct hierarchies below /sys/fs/cgroup are needed, and root");
-  const std::string folder = std::filesystem::temp_directory_path().string() + "/" + name;
-  std::filesystem::create_directories(folder);
+  FLASH_TRY(const TempFolder folder, TempFolder::make("calibrate"));
   const std::vector<Application> applications = choose(options);
   std::vector<Point> points;
   double load_average = 0;
   getloadavg(&load_average, 1);
-  int number = 0;
   const auto measure = [&](Point& p) -> Result<void> {
-    FLASH_TRY(p.real, run(applications[p.application], p, options, folder,
-                          18000 + (::getpid() + number++) % 10000, group, clients));
+    FLASH_TRY(p.real, run(applications[p.application], p, options, folder.path(), group, clients, stop));
     return {};
   };
   std::vector<double> speeds;
@@ -286,8 +313,7 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options) {
         points.push_back(p);
       }
   }
-  std::filesystem::remove_all(folder);
-  const Fit fit = fitted(applications, speeds, points, options.seconds);
+  FLASH_TRY(const Fit fit, fitted(applications, speeds, points, options.seconds, stop));
   ordered_json result;
   result["seed"] = options.seed;
   result["seconds_per_point"] = options.seconds;

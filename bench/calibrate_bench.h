@@ -1,8 +1,10 @@
 // Purpose: `flash-bench calibrate`: real runs of flash-workload under real cgroup CPU limits against the
 // simulator's node model, on a grid of limits x loads; fitted on a part of the grid, judged on the rest.
-// Ownership: the cgroups flashd-test-calibrate-PID* are made and removed here. Thread rule: one thread.
+// Ownership: the cgroups flashd-test-calibrate-PID* and a folder are made and removed here. Thread rule: one
+// thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
@@ -20,6 +22,8 @@ struct CalibrateSimOptions {
 /// what its profile says). {"points": [{"application", "limit", "load", "fit", "real": {"p99_ms", "rate",
 /// "cpu"}, "model": {...}}], "held_out": {"p99": median relative error, "throughput", "utilisation"},
 /// "fitted": {...}, ...}. Needs root and cgroup v1 cpu and cpuacct hierarchies.
-Result<nlohmann::ordered_json> calibrate_sim(const CalibrateSimOptions& options);
+/// ECANCELED: `stop` was set. Everything is undone in any case.
+Result<nlohmann::ordered_json> calibrate_sim(const CalibrateSimOptions& options,
+                                             const std::atomic<bool>& stop);
 
 }  // namespace flash::bench

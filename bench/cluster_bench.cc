@@ -1,6 +1,5 @@
 #include "bench/cluster_bench.h"
 
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 
 #include "bench/cluster_nodes.h"
 #include "bench/cluster_servers.h"
+#include "bench/temp_folder.h"
 #include "coordinator/store.h"
 #include "core/process.h"
 
@@ -31,25 +31,6 @@ constexpr int kWarmUp = 5;              // seconds
 constexpr int kFirstRecord = 60;        // seconds until a new cluster has chosen its leaders
 constexpr int kLastRecord = 120;        // seconds until all is confirmed
 constexpr std::uint64_t kBacklog = 64;  // records per node that wait where the rate is the highest
-
-/// A node's outbox is on a disk of its own; a thousand of them on ours would measure that disk.
-class OutboxFolder {
- public:
-  OutboxFolder() {
-    path_ = (fs::path(fs::exists("/dev/shm") ? "/dev/shm" : "/tmp") / "flash-bench-outboxes-XXXXXX").string();
-    if (!mkdtemp(path_.data())) path_.clear();
-  }
-  ~OutboxFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  OutboxFolder(const OutboxFolder&) = delete;
-  OutboxFolder& operator=(const OutboxFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// Nodes on threads of their own.
 class Fleet {
@@ -229,8 +210,9 @@ Result<void> await_first_record(ClusterServers& servers, const Fleet& fleet) {
 /// A fleet that tells at its rate (or as fast as is taken) for so long; what that was like goes to `out`.
 Result<Books> phase(const ClusterOptions& o, ClusterServers& servers, bool as_fast_as_possible,
                     const Books& before, ordered_json& out) {
-  const OutboxFolder folder;
-  if (folder.path().empty()) return Error::from_errno(errno, "mkdtemp for outboxes");
+  // A node's outbox is on a disk of its own; a thousand of them on ours would measure that disk.
+  FLASH_TRY(const TempFolder folder,
+            TempFolder::make("outboxes", fs::exists("/dev/shm") ? "/dev/shm" : "/tmp"));
   FLASH_TRY(auto fleet, Fleet::start(o, servers.urls(), folder.path(), as_fast_as_possible));
   FLASH_CHECK(await_first_record(servers, *fleet));
   FLASH_CHECK(sleep_watching(servers, kWarmUp));

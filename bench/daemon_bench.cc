@@ -4,16 +4,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench/interrupt.h"
 #include "bench/program.h"
 
 namespace flash::bench {
 
 using nlohmann::json;
 
-Result<json> measure_daemon(const DaemonOptions& options) {
+Result<json> measure_daemon(const DaemonOptions& options, const std::atomic<bool>& stop) {
   constexpr int kSettle = 5;  // seconds until rings and caches have their size
   FLASH_TRY(auto tree, BenchTree::make(options.tree, options.targets));
   const std::string config = tree->state_directory() + "/flashd.json";
@@ -30,16 +30,17 @@ Result<json> measure_daemon(const DaemonOptions& options) {
   FLASH_TRY(auto flashd, Program::start(words, log));
 
   std::uint64_t step = 0;
-  const auto run = [&](int seconds) {
+  const auto run = [&](int seconds) -> Result<void> {
     for (int i = 0; i < seconds && flashd.running(); ++i) {
       tree->advance(++step);
-      std::this_thread::sleep_for(std::chrono::seconds(1));
+      FLASH_CHECK(wait(std::chrono::seconds(1), stop));
     }
+    return {};
   };
-  run(kSettle);
+  FLASH_CHECK(run(kSettle));
   const Usage before = usage_of(flashd.pid());
   const auto start = std::chrono::steady_clock::now();
-  run(options.seconds);
+  FLASH_CHECK(run(options.seconds));
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!flashd.running()) {
     return Error(std::errc::io_error, options.program + " ended: " + last_words(log));

@@ -2,6 +2,7 @@
 // Ownership: starts one flashd of its own and ends it. Thread rule: one thread.
 #pragma once
 
+#include <atomic>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -19,7 +20,8 @@ struct DaemonOptions {
   std::string program;  // flashd
 };
 
-/// rss_mib, rss_growth_kib, wakeups_per_s, cpu_percent, us_per_target (per tick).
-Result<nlohmann::json> measure_daemon(const DaemonOptions& options);
+/// rss_mib, rss_growth_kib, wakeups_per_s, cpu_percent, us_per_target (per tick). ECANCELED: `stop` was set.
+/// Everything is undone in any case.
+Result<nlohmann::json> measure_daemon(const DaemonOptions& options, const std::atomic<bool>& stop);
 
 }  // namespace flash::bench

@@ -41,7 +41,14 @@ Result<Pool> experiment_pool(const ExperimentOptions& o, std::size_t pairs, Purp
     p.envs = o.envs;
     p.traces = o.traces;
   }
-  return make_pool(p);
+  FLASH_TRY(Pool pool, make_pool(p));
+  warn_of_copies(pool);
+  return pool;
+}
+
+void warn_of_copies(const Pool& pool) {
+  const std::string words = words_of_copies(pool);
+  if (!words.empty()) std::fprintf(stderr, "flash-bench: %s\n", words.c_str());
 }
 
 SharedPolicy Pretrained::policy() const {
@@ -177,7 +184,7 @@ EpisodeOfLife mean_lived(const Pair& pair, int episodes, std::uint64_t seed,
   EpisodeSum sum;
   World world;
   for (int e = 0; e < episodes; ++e) {
-    world.reset(pair, kOffset + kApart * e, Random(seed).fork(static_cast<std::uint64_t>(e)).next(), true);
+    world.reset(pair, kOffset + kApart * e, episode_random(pair, seed, e).fork(0).state(), true);
     for (int t = 0; t < kWarmUp + kEpisodeSteps; ++t) {
       step(world);
       if (t >= kWarmUp) sum.add(lived_second(world.core()));

@@ -40,6 +40,9 @@ enum class Purpose : std::uint64_t { Judged = 0x1d9edULL, Known = 0x6b6eULL, Pre
 /// Judged: apps and envs of the options; the others are always drawn. EINVAL as make_pool().
 Result<Pool> experiment_pool(const ExperimentOptions& options, std::size_t pairs, Purpose purpose);
 
+/// To standard error, where pairs of the pool are copies.
+void warn_of_copies(const Pool& pool);
+
 struct Pretrained {
   TensorFile file;        // SharedPolicy::restore(); one per thread
   std::string origin;     // the model's path, or what was pretrained

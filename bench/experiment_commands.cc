@@ -38,12 +38,18 @@ std::vector<OptionRow> with(std::vector<OptionRow> own, std::vector<OptionRow> c
   return own;
 }
 
-std::function<Applied(std::string_view)> names_into(std::set<std::string>& out) {
-  return [&out](std::string_view text) -> Applied {
+std::function<Applied(std::string_view)> names_into(std::set<std::string>& out,
+                                                    std::span<const char* const> known) {
+  return [&out, known](std::string_view text) -> Applied {
     while (!text.empty()) {
       const auto comma = std::min(text.find(','), text.size());
-      if (comma == 0) return UsageError{"has an empty name"};
-      out.emplace(text.substr(0, comma));
+      const std::string name(text.substr(0, comma));
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        std::string all;
+        for (const char* k : known) all += (all.empty() ? "" : ", ") + std::string(k);
+        return UsageError{"has '" + name + "', which is none of " + all};
+      }
+      out.insert(name);
       text.remove_prefix(std::min(comma + 1, text.size()));
     }
     return std::nullopt;
@@ -116,7 +122,7 @@ std::vector<Command> experiment_commands(ExperimentArguments& a) {
       {"bootstrap", "SLO violations and utilisation while agents learn (AWARE 5.4)",
        with({{"--episodes", "N", "of training (default 100)", integer_into(a.bootstrap.episodes, 1, 100000)},
              {"--methods", "NAME,...", "only these beside the rule (default all)",
-              names_into(a.bootstrap.methods)}},
+              names_into(a.bootstrap.methods, bootstrap_methods())}},
             common_rows(a.bootstrap, a.json, "that all are judged on (default 40)")),
        [&a] { return measured(a.bootstrap, a.json, measure_bootstrap); }});
   out.push_back(

@@ -1,11 +1,9 @@
 #include "bench/learner_process.h"
 
 #include <poll.h>
-#include <stdlib.h>
 
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +14,7 @@
 
 #include "bench/learner_bench.h"
 #include "bench/program.h"
+#include "bench/temp_folder.h"
 #include "core/random.h"
 #include "core/tensor_file.h"
 #include "link/messages.h"
@@ -30,30 +29,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kBacklog = 300;   // steps per agent before the measurement: three episodes
 constexpr int kPatience = 120;  // seconds for a start, or for the backlog to be learned
-
-class Folder {
- public:
-  static Result<Folder> make() {
-    Folder folder;
-    folder.path_ = (std::filesystem::temp_directory_path() / "flash-bench-learner-XXXXXX").string();
-    if (!::mkdtemp(folder.path_.data())) return Error::from_errno(errno, "mkdtemp " + folder.path_);
-    return folder;
-  }
-  Folder(Folder&& o) noexcept : path_(std::exchange(o.path_, {})) {}
-  Folder& operator=(Folder&& o) noexcept {
-    std::swap(path_, o.path_);
-    return *this;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  Folder() = default;
-  std::string path_;
-};
 
 /// flashd's end of the socket.
 class FakeDaemon {
@@ -228,7 +203,7 @@ class FakeDaemon {
 }  // namespace
 
 Result<json> measure_learner_process(const LearnerProcessOptions& options) {
-  FLASH_TRY(const Folder folder, Folder::make());
+  FLASH_TRY(const TempFolder folder, TempFolder::make("learner"));
   const std::string socket = folder.path() + "/socket", log = folder.path() + "/log";
   FLASH_TRY(auto listener, link::Listener::listen(socket, std::nullopt));
   FLASH_TRY(Program learner,

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -84,7 +85,7 @@ class Live {
     FLASH_CHECK(start_applications());
     FLASH_CHECK(wait(kWarm_s));
     FLASH_CHECK(start_daemons());
-    const double left = 60 * o_.minutes - seconds_since_start();
+    const double left = std::max(0.0, 60 * o_.minutes - seconds_since_start());
     const double overhead = 5;  // of a segment: programs start and end
     int segment = kSegment_s;
     if (left < 2 * std::size(kLiveMethods) * (segment + overhead))
@@ -98,6 +99,10 @@ class Live {
     for (std::size_t i = 0; i < traces.size(); ++i)
       subjects_[i % subjects_.size()].traces.push_back(
           trace_with_peak(traces[i], subjects_[i % subjects_.size()].peak_rate));
+    if (traces.size() < rounds * subjects_.size())
+      return Error(std::errc::invalid_argument, "--minutes " + number_text(o_.minutes) +
+                                                    " asks for more rounds than there are drawn loads (" +
+                                                    std::to_string(traces.size() / subjects_.size()) + ")");
     for (std::size_t round = 0; round < rounds; ++round)
       for (std::size_t k = 0; k < std::size(kLiveMethods); ++k)
         // Another one begins in each round, so that what else the machine does spreads over all.
@@ -137,7 +142,13 @@ class Live {
     cpu_ = layout.mount(CgroupController::Cpu);
     cpuacct_ = layout.mount(CgroupController::CpuAcct);
     memory_ = layout.mount(CgroupController::Memory);
-    v2_ = std::filesystem::exists(file(cpu_, 0, "cpu.max"));
+    v2_ = layout.version(CgroupController::Cpu) != CgroupVersion::V1;
+    for (const auto& [controller, mount, limit] :
+         {std::tuple("cpu", cpu_, v2_ ? "cpu.max" : "cpu.cfs_quota_us"),
+          std::tuple("memory", memory_, v2_ ? "memory.high" : "memory.limit_in_bytes")})
+      if (mount.empty() || !std::filesystem::exists(file(mount, 0, limit)))
+        return Error(std::errc::not_supported, std::string("live needs cgroup controller ") + controller +
+                                                   ", which its cgroups have not: no " + limit);
     // What else runs on this machine shall not decide how fast an application is; its limit shall.
     const std::string top = cpu_ + group_;
     write(top + (v2_ ? "cpu.weight" : "cpu.shares"), v2_ ? "10000" : "262144");

@@ -60,8 +60,9 @@ ordered_json counted(const std::vector<double>& values) {
   return out;
 }
 
+/// NaN of none, which is null in JSON.
 double mean_of(const std::vector<double>& values) {
-  return interval_of(values).mean;
+  return values.empty() ? std::numeric_limits<double>::quiet_NaN() : interval_of(values).mean;
 }
 
 }  // namespace
@@ -134,8 +135,8 @@ void add_load(LiveSample& s, const json& report, double slo_ms, int settle_s) {
     if (!none) p99s.push_back(p99);
     misses += none || p99 > slo_ms || number(row, "dropped", 0) > 0 ? 1 : 0;
   }
-  s.p99_ms = median(std::move(p99s));
-  s.miss_share = seconds > 0 ? misses / seconds : 0;
+  if (!p99s.empty()) s.p99_ms = median(std::move(p99s));
+  if (seconds > 0) s.miss_share = misses / seconds;
 }
 
 double median_p99_ms(const json& report, int settle_s) {
@@ -167,8 +168,8 @@ ordered_json summary(const std::vector<LiveSample>& samples, const std::vector<s
       reward.push_back(s.reward);
       preservation.push_back(s.slo_preservation);
       utilization.push_back(s.utilization);
-      relative.push_back(s.p99_ms / slo_ms.at(s.application));
-      misses.push_back(s.miss_share);
+      if (!std::isnan(s.p99_ms)) relative.push_back(s.p99_ms / slo_ms.at(s.application));
+      if (!std::isnan(s.miss_share)) misses.push_back(s.miss_share);
       reserved.push_back(s.cpu_reserved);
     }
     auto& row = out["methods"][std::string(to_string(m))];

@@ -39,8 +39,10 @@ struct LiveSample {
   double reward = 0;  // mean per step
   double slo_preservation = 0, utilization = 0;
   std::size_t rewards = 0;
-  double p99_ms = 0;        // median over the seconds, as the client saw it
-  double miss_share = 0;    // of the seconds: p99 above the objective, or nothing completed
+  // As the client saw it; NaN where no second says: nothing completed, or its report is missing.
+  double p99_ms = std::numeric_limits<double>::quiet_NaN();      // median over the seconds
+  double miss_share = std::numeric_limits<double>::quiet_NaN();  // of the seconds: p99 above the objective,
+                                                                 // or nothing completed
   double cpu_reserved = 0;  // cores, mean over steps; no limit counts as `cores`
   double learned_share = 0;
   std::string stage;   // at the end

@@ -64,6 +64,14 @@ std::function<Applied(std::string_view)> real_cgroups_into(TreeKind& tree) {
   };
 }
 
+std::atomic<bool> stopped = false;
+
+/// For what has to be undone at the end. What nohup and shells had us ignore stays ignored.
+void stop_at_signals() {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM})
+    if (::signal(signal, [](int) { stopped = true; }) == SIG_IGN) ::signal(signal, SIG_IGN);
+}
+
 OptionRow json_row(Arguments& a) {
   return {"--json", "", "print JSON", flag_into(a.json)};
 }
@@ -111,6 +119,7 @@ int tick(Arguments& a) {
   constexpr std::int64_t kSoakGrowthPerTarget = 4096;
   if (a.soak) a.tick.warm_up = kSoakWarmUp;
   a.tick.ticks = a.ticks != 0 ? a.ticks : a.soak ? kSoak : 300;
+  stop_at_signals();
   json runs = json::array();
   int status = 0;
   if (!a.json)
@@ -118,7 +127,7 @@ int tick(Arguments& a) {
                 "sysc/target", "allocs/tick", "RSS MiB", "writes");
   for (const int n : a.targets) {
     a.tick.targets = n;
-    auto measured = measure_tick(a.tick);
+    auto measured = measure_tick(a.tick, stopped);
     if (!measured) return failed(measured.error());
     if (!a.json) print(*measured);
     if (a.soak && measured->value("heap_growth_bytes", std::int64_t{0}) > kSoakGrowthPerTarget * n) {
@@ -152,7 +161,8 @@ std::vector<OptionRow> daemon_rows(Arguments& a) {
 
 int daemon(Arguments& a) {
   if (a.daemon.program.empty()) a.daemon.program = beside_or("flashd", "/usr/sbin/flashd");
-  return print_measured(measure_daemon(a.daemon), a.json, print_keys<json>);
+  stop_at_signals();
+  return print_measured(measure_daemon(a.daemon, stopped), a.json, print_keys<json>);
 }
 
 std::vector<OptionRow> sim_rows(Arguments& a) {
@@ -183,6 +193,11 @@ std::vector<OptionRow> calibrate_rows(Arguments& a) {
           json_row(a)};
 }
 
+int calibrate(const Arguments& a) {
+  stop_at_signals();
+  return print_measured(calibrate_sim(a.calibrate, stopped), a.json, print_keys<ordered_json>);
+}
+
 std::vector<OptionRow> report_rows(Arguments& a) {
   return {{"--from", "DIR", "results to read: what --json printed, as NAME.json or NAME-TASK.json",
            text_into(a.report.from)},
@@ -208,11 +223,9 @@ std::vector<OptionRow> live_rows(Arguments& a) {
       json_row(a)};
 }
 
-std::atomic<bool> stopped = false;
-
 int live(Arguments& a) {
   if (a.live.models.empty()) a.live.models = default_models();
-  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, [](int) { stopped = true; });
+  stop_at_signals();
   return print_measured(measure_live(a.live, stopped), a.json, print_keys<ordered_json>);
 }
 
@@ -222,6 +235,11 @@ std::vector<OptionRow> probe_rows(Arguments& a) {
        integer_into(a.probe.cgroups, 1, 10000)},
       {"--seconds", "N", "how long each part measures (default 5)", integer_into(a.probe.seconds, 1, 600)},
       json_row(a)};
+}
+
+int probe(const Arguments& a) {
+  stop_at_signals();
+  return print_measured(measure_probe(a.probe, stopped), a.json, print_keys<ordered_json>);
 }
 
 /// These link libtorch or libnats, this program does not: so that it can be installed without.
@@ -281,10 +299,9 @@ int run(char** argv, std::span<const std::string_view> words) {
       {"sim", "the simulator: steps per second, and what a pool leaves to learn", sim_rows(a),
        [&a] { return print_measured(measure_sim(a.sim), a.json, print_keys<ordered_json>); }},
       {"calibrate", "the simulator against real runs of flash-workload under CPU limits (root)",
-       calibrate_rows(a),
-       [&a] { return print_measured(calibrate_sim(a.calibrate), a.json, print_keys<ordered_json>); }},
+       calibrate_rows(a), [&a] { return calibrate(a); }},
       {"probe", "the eBPF probe: cost per context switch, share of a core, accuracy (root)", probe_rows(a),
-       [&a] { return print_measured(measure_probe(a.probe), a.json, print_keys<ordered_json>); }},
+       [&a] { return probe(a); }},
       {"report", "one HTML page of the experiments' results", report_rows(a), [&a] { return report(a); }},
       {"live", "real applications under fixed limits, the rules, and flashd with pretrained models (root)",
        live_rows(a), [&a] { return live(a); }},

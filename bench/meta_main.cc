@@ -53,6 +53,10 @@ void print_mape(const json& mape, const char* title) {
   for (const auto& [method, by_known] : mape.items()) {
     std::printf("%-14s", method.c_str());
     for (const char* known : {"1", "2", "3"}) {
+      if (!by_known.contains(known)) {  // no instance has more runs
+        std::printf("  %22s", "-");
+        continue;
+      }
       const json& m = by_known[known];
       std::printf("  %6.3f [%5.3f, %5.3f]", m["mean"].get<double>(), m["lo"].get<double>(),
                   m["hi"].get<double>());
@@ -62,6 +66,9 @@ void print_mape(const json& mape, const char* title) {
 }
 
 void print_rcs(const json& r) {
+  if (r.contains("test") && r["test"]["instances_learned_from"].get<int>() > 0)
+    std::fprintf(stderr, "flash-bench rcs: %d of the %d instances to test on were learned from\n",
+                 r["test"]["instances_learned_from"].get<int>(), r["test"]["instances"].get<int>());
   print_mape(r["mape"], "drawn runs");
   print_mape(r["mape_chosen"], "chosen runs");
 }

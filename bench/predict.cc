@@ -103,9 +103,13 @@ Result<ordered_json> measure_predict(const PredictOptions& o) {
     move.cost = episodes_to(curve, reference[move.to]);
   });
   std::vector<double> drops, costs;
+  // Moves of one agent do not count as independent.
+  std::vector<double> drop_of_source(n, 0), cost_of_source(n, 0);
   for (const Move& m : moves) {
     drops.push_back(m.drop);
     costs.push_back(m.cost);
+    drop_of_source[m.from] += m.drop / moves_each;
+    cost_of_source[m.from] += m.cost / moves_each;
   }
 
   ordered_json out = heading(o, "predict", n);
@@ -146,8 +150,8 @@ Result<ordered_json> measure_predict(const PredictOptions& o) {
       out["fit"]["cost"].push_back(predictor.retraining_episodes(at).value);
     }
   }
-  out["reward_drop_pct"] = mean_of(drops);
-  out["retraining_episodes"] = mean_of(costs);
+  out["reward_drop_pct"] = mean_of(drop_of_source);
+  out["retraining_episodes"] = mean_of(cost_of_source);
   return out;
 }
 
@@ -178,7 +182,7 @@ Result<ordered_json> measure_amortize(const AmortizeOptions& o) {
   });
   // A.7's TL: one model that is trained on each pair in turn; several orders, since each is one sample.
   constexpr std::size_t kOrders = 4;
-  std::vector<std::vector<double>> tl(kOrders);
+  std::vector<std::vector<double>> tl(kOrders, std::vector<double>(n));
   in_parallel(kOrders, o.threads, "amortize: transfer learning", [&](std::size_t k) {
     const std::uint64_t seed = Random(o.seed + 43).fork(k).next();
     Random chance(seed);
@@ -187,11 +191,11 @@ Result<ordered_json> measure_amortize(const AmortizeOptions& o) {
     for (std::size_t i = n; i > 1; --i) std::swap(order[i - 1], order[chance.below(i)]);
     auto agent = new_agent(o.task, seed);
     for (std::size_t i : order)
-      tl[k].push_back(
-          episodes_to(adapt_agent(*agent, *pairs[i], budget, chance.next(), judged), reference[i]));
+      tl[k][i] = episodes_to(adapt_agent(*agent, *pairs[i], budget, chance.next(), judged), reference[i]);
   });
-  std::vector<double> tl_costs;
-  for (const auto& k : tl) tl_costs.insert(tl_costs.end(), k.begin(), k.end());
+  std::vector<double> tl_costs(n, 0);  // of each pair, over the orders
+  for (const auto& k : tl)
+    for (std::size_t i = 0; i < n; ++i) tl_costs[i] += k[i] / static_cast<double>(kOrders);
   const Interval tl_cost = interval_of(tl_costs);
   const double per_episode = interval_of(episode_s).mean;
 
@@ -202,14 +206,14 @@ Result<ordered_json> measure_amortize(const AmortizeOptions& o) {
   const std::vector<double> counts = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000};
   out["curves"]["pairs"] = counts;
   out["curves"]["tl"] = std::vector<double>(counts.size(), tl_cost.mean);
-  // Episodes until a pretrained policy stays near the references; where it never does, what retraining may
-  // cost.
+  // Episodes until a pretrained policy stays near the references, as long as TL has to; the one under the
+  // rules, which its embedding is made of, is one. Where it never does, what retraining may cost.
   const auto adaptation = [&](const SharedPolicy& policy) {
-    const auto curves = adapt_shared_policy(policy, pairs, o.quick ? 2 : 5, judged);
+    const auto curves = adapt_shared_policy(policy, pairs, budget, judged);
     std::vector<double> costs;
     for (std::size_t i = 0; i < n; ++i) {
       const double e = episodes_to(curves[i], reference[i]);
-      costs.push_back(e == static_cast<double>(curves[i].size()) ? budget + 1 : e);
+      costs.push_back(e == static_cast<double>(curves[i].size()) ? budget + 1 : e + 1);
     }
     return costs;
   };

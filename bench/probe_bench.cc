@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -25,6 +26,8 @@
 #include <thread>
 #include <vector>
 
+#include "bench/bench_tree.h"
+#include "bench/interrupt.h"
 #include "collectors/bpf/requests.h"
 #include "collectors/bpf/schedule.h"
 #include "host/cgroup.h"
@@ -74,10 +77,7 @@ class OwnCgroup {
     return *this;
   }
   ~OwnCgroup() {
-    // EBUSY: the kernel has not yet taken leave of a process that ended.
-    for (const auto& directory : directories_)
-      for (int i = 0; i < 200 && rmdir(directory.c_str()) != 0 && errno == EBUSY; ++i)
-        std::this_thread::sleep_for(10ms);
+    for (const auto& directory : directories_) remove_cgroup(directory);
   }
   std::uint64_t id() const { return id_; }
   const std::string& path() const { return path_; }
@@ -166,6 +166,7 @@ using Probe = std::unique_ptr<ScheduleProbe>;
 struct Bench {
   CgroupLayout layout;
   ProbeOptions options;
+  const std::atomic<bool>& stop;
   Result<Probe> open() const {
     ScheduleProbeOptions o;
     o.max_cgroups = std::max<std::size_t>(o.max_cgroups, static_cast<std::size_t>(options.cgroups) + 16);
@@ -180,6 +181,7 @@ Result<ordered_json> measure_switches(const Bench& bench) {
   std::vector<double> off, off_other, on_same, on_other;
   const auto end = nanoseconds(CLOCK_MONOTONIC) + bench.options.seconds * 1000000000LL;
   do {
+    if (bench.stop) return interrupted();
     off.push_back(switch_storm(one, one));
     off_other.push_back(switch_storm(one, other));
     FLASH_TRY(const Probe probe, bench.open());
@@ -203,6 +205,7 @@ Result<Share> measure_share(const Bench& bench, ScheduleProbe& probe) {
   std::vector<OwnCgroup> cgroups;
   std::vector<Worker> workers;
   for (int i = 0; i < bench.options.cgroups; ++i) {
+    if (bench.stop) return interrupted();
     FLASH_TRY(OwnCgroup cgroup, OwnCgroup::make(bench.layout, std::to_string(i)));
     FLASH_CHECK(probe.watch(cgroup.id()));
     cgroups.push_back(std::move(cgroup));
@@ -211,12 +214,12 @@ Result<Share> measure_share(const Bench& bench, ScheduleProbe& probe) {
       for (;;) usleep(250000);
     });
   }
-  std::this_thread::sleep_for(1s);
+  FLASH_CHECK(wait(1s, bench.stop));
   const ProbeCost before = probe.cost();
   const auto began = nanoseconds(CLOCK_MONOTONIC);
   std::int64_t reading = 0;
   for (int second = 0; second < bench.options.seconds; ++second) {
-    std::this_thread::sleep_for(1s);
+    FLASH_CHECK(wait(1s, bench.stop));
     const auto cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
     std::uint64_t seen = 0;
     FLASH_CHECK(probe.read([&seen](std::uint64_t, const CgroupCounts&) { ++seen; }));
@@ -273,12 +276,12 @@ Result<double> measure_error(const Bench& bench, ScheduleProbe& probe) {
       }
     });
   }
-  std::this_thread::sleep_for(1s);
+  FLASH_CHECK(wait(1s, bench.stop));
   for (const OwnCgroup& cgroup : cgroups) {
     FLASH_TRY(const Times times, times_of(bench, probe, cgroup));
     before.push_back(times);
   }
-  std::this_thread::sleep_for(1s + std::chrono::seconds(bench.options.seconds));
+  FLASH_CHECK(wait(1s + std::chrono::seconds(bench.options.seconds), bench.stop));
   workers.clear();
   double worst = 0;
   for (std::size_t i = 0; i < cgroups.size(); ++i) {
@@ -305,7 +308,7 @@ Result<Endpoint> free_endpoint() {
 
 /// The report of `flash-workload load` against the server. The client sleeps most of the time and is
 /// scheduled first: how long it waits for a CPU would be in its latencies, not in the server's.
-Result<ordered_json> load(const Endpoint& server, int seconds) {
+Result<ordered_json> load(const Endpoint& server, int seconds, const std::atomic<bool>& stop) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno(errno, "pipe");
   const Fd from(ends[0]);
@@ -328,8 +331,14 @@ Result<ordered_json> load(const Endpoint& server, int seconds) {
     });
     to = Fd();
     std::array<char, 4096> buffer{};
-    for (ssize_t n = 0; (n = ::read(from.get(), buffer.data(), buffer.size())) > 0;)
+    pollfd answer{from.get(), POLLIN, 0};
+    while (!stop) {
+      if (poll(&answer, 1, kAsk_ms) <= 0) continue;
+      const ssize_t n = ::read(from.get(), buffer.data(), buffer.size());
+      if (n <= 0) break;
       text.append(buffer.data(), static_cast<std::size_t>(n));
+    }
+    if (stop) return interrupted();
     client.wait();
   }
   ordered_json report = ordered_json::parse(text, nullptr, false);
@@ -356,8 +365,8 @@ Result<ordered_json> measure_latency(const Bench& bench) {
     std::ostringstream out, err;
     run(options, out, err);
   });
-  for (int i = 0; i < 500 && !answers(server); ++i) std::this_thread::sleep_for(10ms);
-  FLASH_TRY(const ordered_json client, load(server, bench.options.seconds));
+  for (int i = 0; i < 500 && !answers(server); ++i) FLASH_CHECK(wait(10ms, bench.stop));
+  FLASH_TRY(const ordered_json client, load(server, bench.options.seconds, bench.stop));
   flash_requests counts{};
   FLASH_CHECK(probe->read([&](std::uint64_t each, const flash_requests& c) {
     if (each == id) counts = c;
@@ -377,9 +386,9 @@ Result<ordered_json> measure_latency(const Bench& bench) {
 
 }  // namespace
 
-Result<ordered_json> measure_probe(const ProbeOptions& options) {
+Result<ordered_json> measure_probe(const ProbeOptions& options, const std::atomic<bool>& stop) {
   if (geteuid() != 0) return Error(std::errc::operation_not_permitted, "needs root");
-  Bench bench{.layout = {}, .options = options};
+  Bench bench{.layout = {}, .options = options, .stop = stop};
   FLASH_TRY(bench.layout, CgroupLayout::detect(HostRoot()));
   const auto began = nanoseconds(CLOCK_MONOTONIC);
   FLASH_TRY(Probe probe, bench.open());

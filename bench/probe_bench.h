@@ -3,6 +3,7 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <atomic>
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/result.h"
@@ -22,6 +23,7 @@ struct ProbeOptions {
 /// latency_p50_error_pct, latency_p99_error_pct: the request probe's percentiles against those of the client,
 /// for `flash-workload serve` under `load`; latency_ms and requests hold both sides. Beside them open_ms,
 /// read_us, program_ns_per_switch, switches_per_s, and why there are no counters. EPERM: not root.
-Result<nlohmann::ordered_json> measure_probe(const ProbeOptions& options);
+/// ECANCELED: `stop` was set.
+Result<nlohmann::ordered_json> measure_probe(const ProbeOptions& options, const std::atomic<bool>& stop);
 
 }  // namespace flash::bench

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -54,7 +55,7 @@ Known drawn(std::size_t known, int draws, Random random) {
   };
 }
 
-/// Mean over instances, each with the same known runs for every method.
+/// Mean over instances, each with the same known runs for every method; NaN where none has more runs.
 double test_error(const PerformanceSet& set, const std::vector<std::size_t>& test, std::size_t count,
                   Known known_of, const Predict& predict) {
   double sum = 0, instances = 0;
@@ -76,7 +77,7 @@ double test_error(const PerformanceSet& set, const std::vector<std::size_t>& tes
     sum += error / targets_seen;
     ++instances;
   }
-  return instances > 0 ? sum / instances : 0;
+  return instances > 0 ? sum / instances : std::numeric_limits<double>::quiet_NaN();
 }
 
 /// The time of the first known run: what needs no model.
@@ -86,8 +87,9 @@ std::vector<double> persistence(const PerformanceInstance& instance, std::span<c
 }
 
 struct Outcome {
-  std::map<std::string, std::vector<double>> mape;         // [known - 1]
-  std::map<std::string, std::vector<double>> mape_chosen;  // the same from the runs that ours would know first
+  std::map<std::string, std::vector<double>> mape;  // [known - 1]
+  std::map<std::string, std::vector<double>>
+      mape_chosen;  // the same from the runs that ours would know first
   std::map<std::string, double> seconds;
   json mixture;
 };
@@ -121,6 +123,11 @@ Result<Outcome> repetition(const PerformanceSet& train, const PerformanceSet& te
     for (std::size_t i : split.train)
       if (train.instances[i].runs.size() > known) long_enough.push_back(i);
     for (const char* method : {"vanilla_raw", "vanilla", "flash"}) {
+      if (long_enough.empty()) {  // nothing to learn so many from
+        for (auto* to : {&out.mape, &out.mape_chosen})
+          (*to)[method].push_back(std::numeric_limits<double>::quiet_NaN());
+        continue;
+      }
       FlashSizelessOptions options;
       options.known = static_cast<int>(known);
       options.embedding = std::string_view(method) == "flash";
@@ -190,6 +197,11 @@ Result<json> measure_rcs(const RcsOptions& o) {
       return Error(std::errc::invalid_argument, o.dataset + " has fewer than two applications");
     splits.push_back(std::move(split));
   }
+  std::size_t longest = 0;
+  for (const auto& i : test.instances) longest = std::max(longest, i.runs.size());
+  if (longest < 2)
+    return Error(std::errc::invalid_argument,
+                 (o.test.empty() ? o.dataset : o.test) + " has no application with two configurations");
   std::vector<Outcome> outcomes(splits.size());
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
@@ -214,7 +226,15 @@ Result<json> measure_rcs(const RcsOptions& o) {
   if (failed) return *std::move(failed);
 
   json out = {{"dataset", describe(data)}, {"repeats", o.repeats}, {"seed", o.seed}};
-  if (!o.test.empty()) out["test"] = describe(other);
+  if (!o.test.empty()) {
+    out["test"] = describe(other);
+    // An application of another environment may be known; one that was learned from is no test.
+    std::set<std::string> learned;
+    for (const auto& i : data.instances) learned.insert(i.name);
+    std::size_t both = 0;
+    for (const auto& i : other.instances) both += learned.contains(i.name) ? 1 : 0;
+    out["test"]["instances_learned_from"] = both;
+  }
   for (const char* method : kMethods) {
     if (!outcomes[0].mape.contains(method)) continue;
     double seconds = 0;
@@ -224,9 +244,11 @@ Result<json> measure_rcs(const RcsOptions& o) {
     for (std::size_t known = 1; known <= kMostKnown; ++known) {
       std::vector<double> values, chosen;
       for (const Outcome& outcome : outcomes) {
+        if (std::isnan(outcome.mape.at(method)[known - 1])) continue;
         values.push_back(outcome.mape.at(method)[known - 1]);
         chosen.push_back(outcome.mape_chosen.at(method)[known - 1]);
       }
+      if (values.empty()) continue;
       out["mape"][method][std::to_string(known)] = interval_of(values);
       out["mape_chosen"][method][std::to_string(known)] = interval_of(chosen);
       out["repetitions"][method][std::to_string(known)] = values;

@@ -111,8 +111,7 @@ Result<std::string> provenance(const Experiment& e, const ResultFile& file) {
   line("command", "<code>" + escaped(command) + "</code>");
   std::string seed = "none: nothing is drawn";
   if (const auto v = root.find("seed")) {
-    FLASH_TRY(const double number, v->number());
-    seed = std::to_string(std::llround(number));
+    FLASH_TRY(seed, v->count_text());
   }
   line("seed", seed);
   std::string machine = "not recorded";

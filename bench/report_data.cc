@@ -40,6 +40,11 @@ Result<double> Value::number() const {
   return v;
 }
 
+Result<std::string> Value::count_text() const {
+  if (!json_->is_number_unsigned()) return wrong("not a count");
+  return std::to_string(json_->get<std::uint64_t>());
+}
+
 Result<double> Value::number_or_nan() const {
   if (json_->is_null()) return kNone;
   return number();

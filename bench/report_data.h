@@ -30,6 +30,8 @@ class Value {
   std::optional<Value> find(const std::string& key) const;
   /// A finite number of at most 1e15; null is not one, and an error.
   Result<double> number() const;
+  /// An integer of at most 64 bits, from 0, as text: a seed.
+  Result<std::string> count_text() const;
   Result<std::string> text() const;
   bool is_object() const { return json_->is_object(); }
   bool is_number() const { return json_->is_number(); }

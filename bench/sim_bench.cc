@@ -108,6 +108,8 @@ Result<ordered_json> measure_sim(const SimOptions& options) {
   for (Task task : options.tasks) {
     FLASH_TRY(const Pool pool, make_pool({task, options.pairs, options.seed, options.apps, options.envs,
                                           RewardKind::Default, options.pool}));
+    if (const std::string words = words_of_copies(pool); !words.empty())
+      std::fprintf(stderr, "flash-bench sim: %s\n", words.c_str());
     const std::vector<Pair>& pairs = pool.pairs;
     ordered_json& row = result["tasks"][std::string(to_string(task))];
     row = speed(pairs, options, false);

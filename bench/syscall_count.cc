@@ -1,7 +1,9 @@
 #include "bench/syscall_count.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +11,9 @@
 #include <array>
 #include <cerrno>
 #include <utility>
+
+#include "bench/interrupt.h"
+#include "host/file_io.h"
 
 namespace flash::bench {
 namespace {
@@ -73,6 +78,21 @@ std::string name_of(std::uint64_t number) {
   return "syscall_" + std::to_string(number);
 }
 
+/// The child's part. Its code is destroyed when this returns.
+bool run_counted(const std::function<CountedCode()>& prepare, int parent) {
+  const CountedCode code = prepare();
+  char byte = 0;
+  if (!code || send(parent, &byte, 1, MSG_NOSIGNAL) != 1) return false;
+  // Until the tracer is there. Nothing comes where there will be none.
+  return recv(parent, &byte, 1, 0) == 1 && code(SyscallMarks{});
+}
+
+bool wait_for(pid_t child, int& status) {
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return false;
+  return true;
+}
+
 }  // namespace
 
 void SyscallMarks::begin() const {
@@ -82,33 +102,52 @@ void SyscallMarks::end() const {
   syscall(kEnd);
 }
 
-Result<std::map<std::string, std::uint64_t>> count_syscalls(
-    const std::function<bool()>& prepare, const std::function<void(const SyscallMarks&)>& code) {
-  const pid_t child = fork();
+Result<std::map<std::string, std::uint64_t>> count_syscalls(const std::function<CountedCode()>& prepare,
+                                                            const std::atomic<bool>& stop) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return Error::from_errno(errno, "socketpair");
+  Fd ours(ends[0]), its(ends[1]);
+  const pid_t parent = getpid(), child = fork();
   if (child < 0) return Error::from_errno(errno, "fork");
   if (child == 0) {
-    if (!prepare()) _exit(1);
-    raise(SIGSTOP);  // until the tracer is there
-    code(SyscallMarks{});
-    _exit(0);
+    ours = Fd();
+    end_with(parent);
+    _exit(run_counted(prepare, its.get()) ? 0 : 1);
   }
-  int status = 0;
-  const auto failed = [child](std::string_view what) {
-    const Error error = Error::from_errno(errno, what);
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    return error;
+  its = Fd();
+  bool told = false, attached = false;
+  const auto tell_to_end = [&] {
+    if (stop && !std::exchange(told, true)) kill(child, SIGTERM);
   };
-  if (waitpid(child, &status, WUNTRACED) < 0) return failed("waitpid");
-  if (!WIFSTOPPED(status)) return Error(std::errc::io_error, "the program to count could not be prepared");
-  if (ptrace(PTRACE_SEIZE, child, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) != 0) return failed("ptrace");
-  kill(child, SIGCONT);
+  int status = 0;
+  // Not killed, or it would leave its cgroups and files: without a word from us it ends by itself.
+  const auto failed = [&](std::string_view what) {
+    const Error error = Error::from_errno(errno, what);
+    if (attached) ptrace(PTRACE_DETACH, child, 0, 0);
+    ours = Fd();
+    wait_for(child, status);
+    return stop ? interrupted() : error;
+  };
+  for (pollfd ready{ours.get(), POLLIN, 0}; poll(&ready, 1, kAsk_ms) <= 0;) tell_to_end();
+  char byte = 0;
+  if (recv(ours.get(), &byte, 1, 0) != 1) {
+    wait_for(child, status);
+    if (stop) return interrupted();
+    return Error(std::errc::io_error, "the program to count could not be prepared");
+  }
+  if (ptrace(PTRACE_SEIZE, child, 0, PTRACE_O_TRACESYSGOOD) != 0) return failed("ptrace");
+  // It waits for our word. From the stop that this makes on, each of its calls is seen.
+  if (ptrace(PTRACE_INTERRUPT, child, 0, 0) != 0) return failed("ptrace");
+  send(ours.get(), &byte, 1, MSG_NOSIGNAL);
 
   std::map<std::uint64_t, std::uint64_t> counts;
   bool counting = false;
   while (true) {
-    if (waitpid(child, &status, 0) < 0) return failed("waitpid");
+    if (!wait_for(child, status)) return failed("waitpid");
     if (WIFEXITED(status) || WIFSIGNALED(status)) break;
+    attached = true;
+    tell_to_end();
     const int signal = WSTOPSIG(status);
     int deliver = 0;
     if (signal == (SIGTRAP | 0x80)) {
@@ -128,6 +167,7 @@ Result<std::map<std::string, std::uint64_t>> count_syscalls(
     }
     if (ptrace(PTRACE_SYSCALL, child, 0, deliver) != 0) return failed("ptrace");
   }
+  if (stop) return interrupted();
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     return Error(std::errc::io_error, "the counted program failed");
   std::map<std::string, std::uint64_t> named;

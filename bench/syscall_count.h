@@ -4,6 +4,7 @@
 // Ownership: none. Thread rule: the child has one thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -20,8 +21,13 @@ class SyscallMarks {
   void end() const;
 };
 
-/// `prepare` runs uncounted and at full speed, then `code` under the tracer.
-Result<std::map<std::string, std::uint64_t>> count_syscalls(
-    const std::function<bool()>& prepare, const std::function<void(const SyscallMarks&)>& code);
+/// Returns whether it came to its end.
+using CountedCode = std::function<bool(const SyscallMarks&)>;
+
+/// In the child, `prepare` runs uncounted and at full speed, then the code that it returned (none: it could
+/// not) under the tracer. That code and what it holds are destroyed in the child in any case, also where
+/// there is no tracer for it. ECANCELED: `stop` was set; the child gets SIGTERM, at which its code shall end.
+Result<std::map<std::string, std::uint64_t>> count_syscalls(const std::function<CountedCode()>& prepare,
+                                                            const std::atomic<bool>& stop);
 
 }  // namespace flash::bench

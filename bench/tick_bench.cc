@@ -1,5 +1,7 @@
 #include "bench/tick_bench.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "bench/allocation_count.h"
+#include "bench/interrupt.h"
 #include "bench/syscall_count.h"
 #include "daemon/config.h"
 #include "daemon/node.h"
@@ -39,9 +42,11 @@ double status_kib(std::string_view key) {
 
 class Subject {
  public:
-  static Result<std::unique_ptr<Subject>> make(const TickOptions& options) {
+  static Result<std::unique_ptr<Subject>> make(const TickOptions& options, const std::atomic<bool>& stop) {
     auto subject = std::unique_ptr<Subject>(new Subject());
+    if (stop) return interrupted();
     FLASH_TRY(subject->tree_, BenchTree::make(options.tree, options.targets));
+    if (stop) return interrupted();
     const json text = {{"period_s", 1},
                        {"mode", options.mode},
                        {"state_directory", subject->tree_->state_directory()},
@@ -60,6 +65,7 @@ class Subject {
       return Error(std::errc::io_error,
                    std::to_string(agents) + " agents for " + std::to_string(options.targets) + " targets");
     for (std::uint64_t i = 0; i < options.warm_up; ++i) {
+      if (stop) return interrupted();
       subject->advance();
       subject->tick();
     }
@@ -94,9 +100,9 @@ double share_at(std::vector<std::int64_t>& sorted, double q) {
   return static_cast<double>(sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1))]);
 }
 
-Result<json> measure_time(const TickOptions& options) {
+Result<json> measure_time(const TickOptions& options, const std::atomic<bool>& stop) {
   const double rss_empty = status_kib("VmRSS:");
-  FLASH_TRY(auto subject, Subject::make(options));
+  FLASH_TRY(auto subject, Subject::make(options, stop));
   std::vector<std::int64_t> cpu(options.ticks),
       wall(options.ticks);  // written here, so that they are in the RSS before
   AllocationCount allocated;
@@ -105,6 +111,7 @@ Result<json> measure_time(const TickOptions& options) {
   const double rss_before = status_kib("VmRSS:");
   const auto live_before = allocation_count().live;
   for (std::uint64_t i = 0; i < options.ticks; ++i) {
+    if (stop) return interrupted();
     subject->advance();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
@@ -157,15 +164,16 @@ Result<json> measure_time(const TickOptions& options) {
   return out;
 }
 
-/// Runs `measure` in a child and brings its answer back.
-Result<json> in_child(const TickOptions& options) {
+/// Runs `measure_time` in a child and brings its answer back.
+Result<json> in_child(const TickOptions& options, const std::atomic<bool>& stop) {
   int ends[2];
   if (pipe(ends) != 0) return Error::from_errno(errno, "pipe");
-  const pid_t child = fork();
+  const pid_t parent = getpid(), child = fork();
   if (child < 0) return Error::from_errno(errno, "fork");
   if (child == 0) {
     close(ends[0]);
-    auto measured = measure_time(options);
+    end_with(parent);
+    auto measured = measure_time(options, stop);
     const std::string text = (measured ? *measured : json{{"error", measured.error().message()}}).dump();
     const bool whole = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
     _exit(whole ? 0 : 1);
@@ -173,11 +181,18 @@ Result<json> in_child(const TickOptions& options) {
   close(ends[1]);
   std::string text;
   char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+  pollfd answer{ends[0], POLLIN, 0};
+  for (bool told = false;;) {
+    if (stop && !std::exchange(told, true)) kill(child, SIGTERM);  // it removes its tree
+    if (poll(&answer, 1, kAsk_ms) <= 0) continue;
+    const ssize_t n = read(ends[0], buffer, sizeof buffer);
+    if (n <= 0) break;
     text.append(buffer, static_cast<std::size_t>(n));
+  }
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
+  if (stop) return interrupted();
   json out = json::parse(text, nullptr, false);
   if (out.is_discarded() || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
     return Error(std::errc::io_error, "the measuring process ended with status " + std::to_string(status));
@@ -187,14 +202,14 @@ Result<json> in_child(const TickOptions& options) {
 
 }  // namespace
 
-Result<json> measure_tick(const TickOptions& options) {
+Result<json> measure_tick(const TickOptions& options, const std::atomic<bool>& stop) {
   // A target holds about a dozen descriptors; the service's LimitNOFILE allows for that too.
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
 
-  FLASH_TRY(json out, in_child(options));
+  FLASH_TRY(json out, in_child(options, stop));
   out["targets"] = options.targets;
   out["ticks"] = options.ticks;
   out["tree"] = std::string(to_string(options.tree));
@@ -202,23 +217,23 @@ Result<json> measure_tick(const TickOptions& options) {
   if (!options.syscalls) return out;
 
   constexpr int kCounted = 20;
-  std::unique_ptr<Subject> subject;
-  Error error(std::errc::io_error, "");
   const auto counted = count_syscalls(
-      [&] {
-        auto made = Subject::make(options);
-        if (made) subject = *std::move(made);
-        return subject != nullptr;
+      [&]() -> CountedCode {
+        auto made = Subject::make(options, stop);
+        if (!made) return nullptr;
+        // With the code it goes: restores, removes the tree.
+        return [&stop, subject = std::shared_ptr<Subject>(*std::move(made))](const SyscallMarks& marks) {
+          for (int i = 0; i < kCounted && !stop; ++i) {
+            subject->advance();
+            marks.begin();
+            subject->tick();
+            marks.end();
+          }
+          return !stop;
+        };
       },
-      [&](const SyscallMarks& marks) {
-        for (int i = 0; i < kCounted; ++i) {
-          subject->advance();
-          marks.begin();
-          subject->tick();
-          marks.end();
-        }
-        subject.reset();  // in the child: restores, removes the tree
-      });
+      stop);
+  if (stop) return interrupted();
   if (!counted) {
     out["syscalls_per_target"] = nullptr;
     out["syscalls_unknown_because"] = counted.error().message();

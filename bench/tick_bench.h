@@ -3,6 +3,7 @@
 // measurement runs in a child of its own, so that memory is that measurement's alone.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -22,6 +23,7 @@ struct TickOptions {
 };
 
 /// us_per_target, us_per_tick, syscalls_per_target, allocations_per_tick, rss_mib, rss_growth_kib, ...
-Result<nlohmann::json> measure_tick(const TickOptions& options);
+/// ECANCELED: `stop` was set; SIGTERM has to set it, also in the children. Everything is undone in any case.
+Result<nlohmann::json> measure_tick(const TickOptions& options, const std::atomic<bool>& stop);
 
 }  // namespace flash::bench

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "core/random.h"
 #include "workloads/application.h"
 #include "workloads/trace.h"
+#include "workloads/trace_file.h"
 
 namespace flash {
 namespace {
@@ -123,19 +126,21 @@ Result<void> add_loads(const std::string& path, std::size_t most, std::vector<Re
   if (!in || !std::getline(in, header))
     return Error(std::errc::no_such_file_or_directory, path + ": cannot be read");
   while (!header.empty() && header.back() == '\r') header.pop_back();
-  const auto add = [&](const std::string& text) -> std::string {
+  const auto add = [&](const std::string& text) -> std::optional<UsageError> {
     auto trace = Trace::parse(text);
-    if (auto* error = std::get_if<UsageError>(&trace)) return std::move(error->message);
+    if (auto* error = std::get_if<UsageError>(&trace)) return std::move(*error);
     const double mean = std::get<Trace>(trace).mean_rate();
     if (mean > 0) loads.push_back({text, mean});
-    return {};
+    return std::nullopt;
   };
   if (header.starts_with("HashOwner,HashApp,HashFunction,") || header.starts_with("app,func,")) {
     const std::size_t before = loads.size();
-    std::string wrong;
-    for (std::uint64_t row = 1; loads.size() - before < most && wrong.empty(); ++row)
-      wrong = add("azure:" + path + ",row=" + std::to_string(row));
-    if (loads.size() == before) return einval(wrong);
+    for (std::uint64_t row = 1; loads.size() - before < most; ++row) {
+      const auto wrong = add("azure:" + path + ",row=" + std::to_string(row));
+      if (!wrong) continue;
+      if (row > 1 && says_no_such_row(*wrong)) break;
+      return einval(wrong->message);
+    }
     return {};
   }
   std::vector<std::string> columns;
@@ -143,9 +148,9 @@ Result<void> add_loads(const std::string& path, std::size_t most, std::vector<Re
   for (std::string word; std::getline(words, word, ',');) columns.push_back(word);
   if (columns.size() < 2) return einval(path + ": neither a trace of Azure Functions nor a series of counts");
   const bool named = std::find(columns.begin(), columns.end(), "requests") != columns.end();
-  const std::string wrong = add("series:" + path + ",column=" + (named ? "requests" : columns[1]) +
-                                ",step_s=" + (columns[0] == "second" ? "1" : "60"));
-  if (!wrong.empty()) return einval(wrong);
+  const auto wrong = add("series:" + path + ",column=" + (named ? "requests" : columns[1]) +
+                         ",step_s=" + (columns[0] == "second" ? "1" : "60"));
+  if (wrong) return einval(wrong->message);
   return {};
 }
 
@@ -204,6 +209,7 @@ Result<Pool> make_pool(const PoolOptions& o) {
   Pool pool;
   pool.kind = o.kind;
   pool.pairs.reserve(o.pairs);
+  pool.different = std::min(o.pairs, std::lcm(applications.size(), environments.size()));
   for (std::size_t i = 0; i < o.pairs; ++i) {
     const Application& application = applications[i % applications.size()];
     const Environment& environment = environments[i % environments.size()];
@@ -217,6 +223,13 @@ Result<Pool> make_pool(const PoolOptions& o) {
     pool.pairs.push_back(std::move(pair));
   }
   return pool;
+}
+
+std::string words_of_copies(const Pool& pool) {
+  if (pool.different >= pool.pairs.size()) return {};
+  return std::to_string(pool.pairs.size()) + " pairs are " + std::to_string(pool.different) +
+         " different ones and copies of them: intervals over pairs are too narrow (fewer pairs, or more "
+         "applications and environments)";
 }
 
 Result<Pool> varied(const Pool& pool, std::uint64_t seed) {

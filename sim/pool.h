@@ -42,7 +42,10 @@ struct PoolOptions {
 struct Pool {
   std::vector<Pair> pairs;
   PoolKind kind = PoolKind::Drawn;
+  std::size_t different = 0;  // the others repeat these: the files have no more
 };
+/// A warning where pairs are repeated, since an interval over copies is too narrow; else empty.
+std::string words_of_copies(const Pool& pool);
 
 /// FLASH 5.2: applications and environments drawn at random. Pools of two seeds share no application but by
 /// chance. EINVAL: a file that cannot be read or says something impossible, named; an application without

@@ -88,7 +88,7 @@ HttpRequest parse_http_request(std::string_view buffer) {
   }
   const auto first = head.start_line.find(' ');
   const auto second = head.start_line.rfind(' ');
-  if (first == std::string_view::npos || second == first || first == 0 ||
+  if (first == std::string_view::npos || second <= first + 1 || first == 0 ||
       !head.start_line.substr(second + 1).starts_with("HTTP/1.") || head.content_length != 0) {
     request.state = HttpParse::Malformed;
     return request;

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -292,7 +293,28 @@ std::vector<OptionRow> option_rows(LoadOptions& o) {
   };
 }
 
+namespace {
+
+/// A connection that this process may not open would count against the service.
+bool may_open(std::uint64_t connections, std::ostream& err) {
+  constexpr rlim_t kOthers = 32;  // standard streams, epoll, signals, report, what was inherited
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return true;
+  const rlim_t wanted = connections + kOthers;
+  if (files.rlim_cur >= wanted) return true;
+  if (files.rlim_max >= wanted) {
+    files.rlim_cur = wanted;
+    if (setrlimit(RLIMIT_NOFILE, &files) == 0) return true;
+  }
+  err << "flash-workload load: " << connections << " connections need a limit of " << wanted
+      << " open files, it is " << files.rlim_max << " (ulimit -n)\n";
+  return false;
+}
+
+}  // namespace
+
 int run(const LoadOptions& options, std::ostream& out, std::ostream& err) {
+  if (!may_open(options.connections, err)) return 1;
   UniqueFd stop_signals = open_stop_signals();
   // With the report on standard output, lines for people would spoil it.
   std::ostream& lines = options.json == "-" ? err : out;

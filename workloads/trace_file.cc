@@ -76,11 +76,13 @@ bool belongs_to(LoadClass wanted, double requests_per_second) {
   return wanted == LoadClass::Any || is_high_load(requests_per_second) == (wanted == LoadClass::High);
 }
 
+constexpr std::string_view kNoRow = ": no row ";
+
 UsageError no_such_row(std::string_view file, const TraceSelection& selection, std::uint64_t rows) {
   const char* which = selection.load == LoadClass::High  ? " of high load"
                       : selection.load == LoadClass::Low ? " of low load"
                                                          : "";
-  return {std::string(file) + ": no row " + std::to_string(selection.row) + which + "; it has " +
+  return {std::string(file) + std::string(kNoRow) + std::to_string(selection.row) + which + "; it has " +
           std::to_string(rows)};
 }
 
@@ -195,6 +197,10 @@ Parsed<PiecewiseRate> parse_2021(CsvLines& lines, std::vector<std::string_view>&
 }
 
 }  // namespace
+
+bool says_no_such_row(const UsageError& error) {
+  return error.message.find(kNoRow) != std::string::npos;
+}
 
 Parsed<PiecewiseRate> parse_azure_trace(std::string_view text, std::string_view file,
                                         const TraceSelection& selection) {

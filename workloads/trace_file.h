@@ -38,6 +38,10 @@ struct TraceSelection {
 Parsed<PiecewiseRate> parse_azure_trace(std::string_view text, std::string_view file,
                                         const TraceSelection& selection);
 
+/// Is an error of parse_azure_trace() that the file has fewer rows than asked for? What it has is all right
+/// then.
+bool says_no_such_row(const UsageError& error);
+
 /// A CSV file with a header; each line is a step_s with `column` requests in it.
 Parsed<PiecewiseRate> parse_series(std::string_view text, std::string_view file,
                                    const TraceSelection& selection);

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -65,7 +67,18 @@ TEST(LiveResults, ASecondMissesTheObjectiveWhenItsP99DoesOrNothingWasAnswered) {
            100, 1);
   EXPECT_DOUBLE_EQ(s.miss_share, 0.5);
   EXPECT_DOUBLE_EQ(s.p99_ms, 95);
-  add_load(s, nlohmann::json("no report"), 100, 1);  // says nothing, breaks nothing
+  LiveSample silent;
+  add_load(silent, nlohmann::json("no report"), 100, 1);
+  EXPECT_TRUE(std::isnan(silent.p99_ms) && std::isnan(silent.miss_share)) << "not the best of all";
+  LiveSample dead;
+  add_load(dead, nlohmann::json::parse(R"({"per_second": [{"second": 2, "offered": 5, "completed": 0}]})"),
+           100, 1);
+  EXPECT_TRUE(std::isnan(dead.p99_ms));
+  EXPECT_EQ(dead.miss_share, 1);
+  for (LiveSample* x : {&s, &silent, &dead}) x->rewards = 1;
+  const auto row = summary({s, silent, dead}, {"a"}, {100})["methods"]["static"];
+  EXPECT_DOUBLE_EQ(row["p99_over_slo"], 0.95) << "of those that were answered";
+  EXPECT_DOUBLE_EQ(row["slo_miss_share"], 0.75);
 }
 
 TEST(LiveResults, DifferencesAreOfTheSameApplicationAndRound) {

@@ -54,6 +54,39 @@ TEST_F(MetaBench, RcsIsTheSameWithTheSameSeed) {
   EXPECT_EQ(one.json["test"]["applications"], 6);
 }
 
+TEST_F(MetaBench, RcsSaysNothingOfMoreKnownRunsThanThereAre) {
+  std::ofstream out(folder_ / "profiles.csv");
+  out << "provider,function,memory_mib,cpu_millicores,input_size_bytes,exec_time_ms,http_status\n";
+  for (int f = 0; f < 6; ++f)
+    for (int cpu = 1; cpu <= 3; ++cpu)
+      out << "x,f" << f << "," << 512 * cpu << "," << 1000 * cpu << ",100," << 100 * (1 + f) << ",200\n";
+  out.close();
+  const auto run = run_bench("rcs --dataset " + folder() + " --repeats 2 --ours-only --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  EXPECT_TRUE(run.json["mape"]["ours"].contains("2"));
+  EXPECT_FALSE(run.json["mape"]["ours"].contains("3"));
+  EXPECT_EQ(run_bench("rcs --dataset " + folder() + " --repeats 2 --ours-only").status, 0);
+}
+
+TEST_F(MetaBench, RcsCountsWhatItWasTestedOnAndHadLearnedFrom) {
+  const auto run =
+      run_bench("rcs --dataset " + folder() + " --test " + folder() + " --repeats 2 --ours-only --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  EXPECT_EQ(run.json["test"]["instances_learned_from"], 6);
+}
+
+TEST_F(MetaBench, BootstrapRefusesAMethodThatItDoesNotKnow) {
+  const auto run = run_bench("bootstrap --methods ours,ousr --json");
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.text, HasSubstr("'ousr'"));
+  const auto alone =
+      run_bench("bootstrap --quick --pairs 2 --episodes 2 --methods converged --threads 1 --json --models " +
+                std::string(FLASH_SOURCE_DIR "/models"));
+  ASSERT_EQ(alone.status, 0) << alone.text;
+  EXPECT_TRUE(alone.json["methods"].contains("converged"));
+  EXPECT_FALSE(alone.json["methods"].contains("scratch")) << "it was not asked for";
+}
+
 TEST_F(MetaBench, RefusesWhatItCannotRead) {
   EXPECT_EQ(run_bench("rcs").status, 2);
   EXPECT_EQ(run_bench("rcs --dataset " + folder() + " --repeats 0").status, 2);

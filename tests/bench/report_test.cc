@@ -84,6 +84,15 @@ TEST(Report, ShowsTheIntervalAsAnErrorBarAndInTheTable) {
   EXPECT_EQ(count(*page, "class=\"error\""), 3u);  // the bar and its two ends
 }
 
+TEST(Report, ASeedHasAllItsDigits) {
+  const auto page =
+      report_page({result("live.json", R"({"methods": {}, "seed": 18446744073709551615})")}, {});
+  ASSERT_TRUE(page) << page.error().message();
+  EXPECT_THAT(*page, HasSubstr("18446744073709551615"));
+  EXPECT_THAT(error_of("live.json", R"({"methods": {}, "seed": -1})"),
+              HasSubstr("live.json: seed: not a count"));
+}
+
 TEST(Report, ErrorsNameFileAndKey) {
   EXPECT_THAT(error_of("live.json", "{"), HasSubstr("live.json: not JSON"));
   EXPECT_THAT(error_of("live.json", "[]"), HasSubstr("live.json: not an object"));

@@ -187,5 +187,35 @@ TEST(VariedPool, OfAHiddenPoolIsThatPool) {
   }
 }
 
+TEST(Pool, ABadLineOfATraceFileIsAnErrorWhereverItIs) {
+  const std::string path = testing::TempDir() + "pool-traces.csv";
+  const std::string head = "HashOwner,HashApp,HashFunction,Trigger,1,2\no,a,f,http,3,4\n";
+  const auto with = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return make_pool({.pairs = 4, .traces = path});
+  };
+  const auto good = with(head + "o,a,g,http,5,6\n");
+  ASSERT_TRUE(good) << good.error().message();
+  const auto bad = with(head + "o,a,g,http,5,x\n");
+  ASSERT_FALSE(bad);
+  EXPECT_NE(bad.error().message().find(":3: 'x'"), std::string::npos) << bad.error().message();
+  std::remove(path.c_str());
+}
+
+TEST(Pool, SaysWhenPairsAreCopies) {
+  EXPECT_EQ(words_of_copies(pool_of({.pairs = 3})), "");
+  const std::string path = testing::TempDir() + "pool-envs.json";
+  std::ofstream(path) << to_json_text(generate_environments(2, 5));
+  const Pool drawn = pool_of({.pairs = 6, .envs = path});
+  EXPECT_EQ(words_of_copies(drawn), "") << "six applications are different";
+  const std::string apps = testing::TempDir() + "pool-apps.json";
+  std::ofstream(apps) << to_json_text(generate_applications(3, 9));
+  const Pool copied = pool_of({.pairs = 9, .apps = apps, .envs = path});
+  EXPECT_EQ(copied.different, 6U);
+  EXPECT_NE(words_of_copies(copied).find("9 pairs are 6"), std::string::npos);
+  std::remove(path.c_str());
+  std::remove(apps.c_str());
+}
+
 }  // namespace
 }  // namespace flash

@@ -30,7 +30,7 @@ TEST(HttpRequest, RejectsWhatIsNoBodilessRequest) {
   for (const char* bad :
        {"hello\r\n\r\n", "GET /work\r\n\r\n", "GET / SPDY/1\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
         "GET / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-        "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "\r\n\r\n"}) {
+        "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "\r\n\r\n", "GET  HTTP/1.1\r\n\r\n"}) {
     EXPECT_EQ(parse_http_request(bad).state, HttpParse::Malformed) << bad;
   }
 }
