@@ -1,6 +1,9 @@
 // flash-pretrain: makes the shared model of a task from a pool of simulated pairs, and says what it is worth
 // on pairs that it never saw. flash-pretrain(1).
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -11,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "agents/agent.h"
@@ -191,7 +195,24 @@ Result<PolicyModel> policy_model(const Options& o, const Pool& pool, const Share
                      gain};
 }
 
+/// That a file cannot be written is said before the minutes of learning, not after.
+std::string not_writable(const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return path + ": is a folder";
+  const auto folder = std::filesystem::path(path).parent_path();
+  const std::string where = folder.empty() ? "." : folder.string();
+  if (!std::filesystem::is_directory(where, error)) return path + ": " + where + " is no folder";
+  if (access(where.c_str(), W_OK) != 0) return path + ": " + std::system_category().message(errno);
+  return {};
+}
+
 int run(const Options& o) {
+  for (const std::string* path : {&o.out, &o.json, &o.resume})
+    if (const std::string wrong = not_writable(*path); !wrong.empty()) {
+      std::cerr << "flash-pretrain: " << wrong << '\n';
+      return kExitFailure;
+    }
   std::string warning;
   const std::string computes = prepare_libtorch(warning);
   if (!warning.empty()) std::cerr << "flash-pretrain: " << warning << '\n';
