@@ -58,11 +58,9 @@ void CgroupCollector::collect_one(Now now, State& state, Observation& out) {
     const auto opened = state.cgroup.open_missing();
     if (!opened) out_of_files_ = true;
   }
-  const double interval_s = state.ticks == 1 ? 0 : seconds(now.mono - state.last);
-  state.last = now.mono;
   state.lost_file = false;
-  collect_cpu(interval_s, state, out);
-  collect_memory(now, interval_s, state, out);
+  collect_cpu(now, state, out);
+  collect_memory(now, state, out);
   collect_io(now, state, out);
   out[Signal::Pids] = sample(state, state.cgroup.pids());
   if (state.lost_file) settle_loss(state);
@@ -85,13 +83,13 @@ void CgroupCollector::settle_loss(State& state) {
   if (again && again->inode() == state.cgroup.inode()) state.cgroup = std::move(*again);
 }
 
-void CgroupCollector::collect_cpu(double interval_s, State& state, Observation& out) {
+void CgroupCollector::collect_cpu(Now now, State& state, Observation& out) {
   const auto stat = state.cgroup.cpu_stat();
   if (!stat) {
     for (const auto s : {Signal::CpuUsage, Signal::CpuThrottled, Signal::CpuThrottledTime})
       out[s] = failed(state, stat.error());
   } else {
-    if (stat->has_usage) out[Signal::CpuUsage] = state.usage.rate(stat->usage_us, interval_s, 1e-6);
+    if (stat->has_usage) out[Signal::CpuUsage] = state.usage.rate(stat->usage_us, now.mono, 1e-6);
     if (stat->has_bandwidth) {
       const auto periods = state.periods.growth(stat->periods);
       auto throttled = state.throttled.growth(stat->throttled_periods);
@@ -99,13 +97,13 @@ void CgroupCollector::collect_cpu(double interval_s, State& state, Observation& 
       // No period ended: the cgroup was idle or has no limit, hence was not throttled.
       if (throttled.usable()) throttled.value = periods.value > 0 ? throttled.value / periods.value : 0;
       out[Signal::CpuThrottled] = throttled;
-      out[Signal::CpuThrottledTime] = state.throttled_time.rate(stat->throttled_us, interval_s, 1e-6);
+      out[Signal::CpuThrottledTime] = state.throttled_time.rate(stat->throttled_us, now.mono, 1e-6);
     }
   }
   out[Signal::CpuLimit] = sample(state, state.cgroup.cpu_limit());
 }
 
-void CgroupCollector::collect_memory(Now now, double interval_s, State& state, Observation& out) {
+void CgroupCollector::collect_memory(Now now, State& state, Observation& out) {
   const auto usage = state.cgroup.memory_usage();
   out[Signal::MemoryUsage] = sample(state, usage);
   if (!state.inactive.usable() || now.mono - state.inactive_at >= options_.memory_stat_every) {
@@ -121,7 +119,7 @@ void CgroupCollector::collect_memory(Now now, double interval_s, State& state, O
   out[Signal::MemoryLimit] = sample(state, state.cgroup.memory_limit());
   const auto events = state.cgroup.memory_events();
   if (events) {
-    out[Signal::MemoryHighEvents] = state.limit_hits.rate(events->limit_hits, interval_s);
+    out[Signal::MemoryHighEvents] = state.limit_hits.rate(events->limit_hits, now.mono);
     out[Signal::MemoryOomKills] = state.oom_kills.growth(events->oom_kills);
   } else {
     out[Signal::MemoryHighEvents] = out[Signal::MemoryOomKills] = failed(state, events.error());
@@ -132,11 +130,10 @@ void CgroupCollector::collect_io(Now now, State& state, Observation& out) {
   const auto since = now.mono - state.io_at;
   if (state.ticks == 1 || since >= options_.io_every) {
     const auto bytes = state.cgroup.io_bytes();
-    const double interval_s = state.ticks == 1 ? 0 : seconds(since);
     state.io_at = now.mono;
     if (bytes) {
-      state.read_rate = state.read.rate(bytes->read, interval_s);
-      state.write_rate = state.written.rate(bytes->written, interval_s);
+      state.read_rate = state.read.rate(bytes->read, now.mono);
+      state.write_rate = state.written.rate(bytes->written, now.mono);
     } else {
       state.read_rate = state.write_rate = failed(state, bytes.error());
     }

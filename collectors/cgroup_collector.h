@@ -41,7 +41,6 @@ class CgroupCollector final : public Collector {
     bool gone = false;       // removed: nothing more is read
     bool lost_file = false;  // a file vanished in this tick
     std::uint64_t ticks = 0;
-    Duration last{};
     Counter usage, periods, throttled, throttled_time, limit_hits, oom_kills, read, written;
     double inactive_file = 0;
     Sample inactive;  // validity of inactive_file
@@ -56,8 +55,8 @@ class CgroupCollector final : public Collector {
   }
   void settle_loss(State& state);
   void collect_one(Now now, State& state, Observation& out);
-  void collect_cpu(double interval_s, State& state, Observation& out);
-  void collect_memory(Now now, double interval_s, State& state, Observation& out);
+  void collect_cpu(Now now, State& state, Observation& out);
+  void collect_memory(Now now, State& state, Observation& out);
   void collect_io(Now now, State& state, Observation& out);
 
   CgroupLayout layout_;

@@ -8,6 +8,9 @@
 namespace flash {
 namespace {
 
+/// CPU seconds that one CPU can give per second, with room for a reading that came a whole tick late.
+constexpr double kMostPerCpu = 2;
+
 KeptFile open_if_there(const HostRoot& root, std::string_view name) {
   auto file = KeptFile::open(root.proc(name));
   return file ? std::move(*file) : KeptFile();
@@ -37,18 +40,31 @@ void NodeCollector::untrack(TargetId id) {
   cpu_sets_.erase(id);
 }
 
-Sample NodeCollector::CpuCounters::usage(const CpuTicks& ticks, double interval_s, double tick_s) {
-  const Sample by_clock = busy.rate(ticks.busy, interval_s, tick_s);
-  const Sample idle_ticks = idle.growth(ticks.idle);
-  if (!by_clock.usable() || !idle_ticks.usable()) return by_clock;  // idle may step back a little (iowait)
-  const double busy_ticks = by_clock.value * interval_s / tick_s;
-  const double all = busy_ticks + idle_ticks.value;
-  return all > 0 ? Sample::good(busy_ticks / all) : by_clock;
+Sample NodeCollector::CpuCounters::usage(const CpuTicks& ticks, Duration at, double tick_s) {
+  const double interval_s = busy.known() ? seconds(at - busy.read_at()) : 0;
+  const Sample by_clock = busy.rate(ticks.busy, at, tick_s, kMostPerCpu);
+  const Sample idle_share = idle.rate(ticks.idle, at, tick_s, kMostPerCpu);
+  // Idle time may step back a little (iowait), or far ahead (a guest that was moved).
+  if (!by_clock.usable() || !idle_share.usable()) return by_clock;
+  const double all = (by_clock.value + idle_share.value) * interval_s;
+  return all > 0 ? Sample::good(by_clock.value * interval_s / all) : by_clock;
 }
 
-Sample NodeCollector::read_total(double interval_s) {
+/// More lines than the buffer holds: the number is not known.
+void NodeCollector::count_cpus(std::string_view text) {
+  std::size_t n = 0, at = 0;
+  while (at < text.size() && text.substr(at).starts_with("cpu")) {
+    n += at + 3 < text.size() && text[at + 3] >= '0' && text[at + 3] <= '9' ? 1 : 0;
+    const std::size_t end = text.find('\n', at);
+    at = end == text.npos ? text.size() : end + 1;
+  }
+  online_ = {at < text.size() ? n : 0, online_[0]};
+}
+
+Sample NodeCollector::read_total(Duration at) {
   const auto text = stat_.read(buffer_);
   std::fill(usage_.begin(), usage_.end(), Sample::missing());
+  count_cpus(text ? *text : std::string_view());
   if (!text) return sample_of(text.error());
   CpuTicks total;
   const auto parsed = parse_proc_stat(*text, total, ticks_);
@@ -59,11 +75,11 @@ Sample NodeCollector::read_total(double interval_s) {
   }
   for (std::size_t cpu = 0; cpu < ticks_.size(); ++cpu) {
     if (ticks_[cpu].present)
-      usage_[cpu] = counters_[cpu].usage(ticks_[cpu], interval_s, 1 / ticks_per_second_);
+      usage_[cpu] = counters_[cpu].usage(ticks_[cpu], at, 1 / ticks_per_second_);
     else
       counters_[cpu] = {};
   }
-  return busy_.rate(total.busy, interval_s, 1 / ticks_per_second_);
+  return busy_.rate(total.busy, at, 1 / ticks_per_second_);
 }
 
 Sample NodeCollector::read_available() {
@@ -71,6 +87,7 @@ Sample NodeCollector::read_available() {
   const auto text = meminfo_.read(buffer);
   if (!text) return sample_of(text.error());
   const auto info = parse_meminfo(*text);
+  memory_bytes_ = info ? static_cast<double>(info->total_bytes) : 0;
   return info ? Sample::good(static_cast<double>(info->available_bytes)) : sample_of(info.error());
 }
 
@@ -90,10 +107,7 @@ Sample NodeCollector::usage_of(const std::vector<int>& cpus) const {
 }
 
 void NodeCollector::collect(Now now, ObservationTable& table) {
-  const double interval_s = first_ ? 0 : seconds(now.mono - last_);
-  first_ = false;
-  last_ = now.mono;
-  const Sample usage = read_total(interval_s);
+  const Sample usage = read_total(now.mono);
   const Sample available = read_available();
   for (auto& [id, out] : table) {
     out[Signal::NodeCpuUsage] = usage;
@@ -103,6 +117,12 @@ void NodeCollector::collect(Now now, ObservationTable& table) {
     const auto found = table.find(id);
     if (found != table.end()) found->second[Signal::CpuUsage] = usage_of(cpus);
   }
+}
+
+void NodeCollector::measure(MachineSize& machine) const {
+  // A CPU that went offline in this tick may have worked in it.
+  if (online_[0] > 0 && online_[1] > 0) machine.cores = static_cast<double>(std::max(online_[0], online_[1]));
+  if (memory_bytes_ > 0) machine.memory_bytes = memory_bytes_;
 }
 
 std::vector<Degraded> NodeCollector::degraded() const {

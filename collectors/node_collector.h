@@ -3,6 +3,8 @@
 // /proc/meminfo open. Thread rule: the control loop's thread.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -24,15 +26,17 @@ class NodeCollector final : public Collector {
   void untrack(TargetId id) override;
   void collect(Now now, ObservationTable& table) override;
   std::vector<Degraded> degraded() const override;
+  void measure(MachineSize& machine) const override;
 
  private:
   /// One CPU. Its use is busy / (busy + idle), not busy by the clock: a guest's CPU that its host holds back
   /// is ticked less often, and the time it did not have is no headroom.
   struct CpuCounters {
     Counter busy, idle;
-    Sample usage(const CpuTicks& ticks, double interval_s, double tick_s);
+    Sample usage(const CpuTicks& ticks, Duration at, double tick_s);
   };
-  Sample read_total(double interval_s);
+  Sample read_total(Duration at);
+  void count_cpus(std::string_view text);
   Sample read_available();
   Sample usage_of(const std::vector<int>& cpus) const;
 
@@ -44,8 +48,8 @@ class NodeCollector final : public Collector {
   std::vector<CpuCounters> counters_;  // the same
   std::vector<Sample> usage_;          // cores, the same; Missing: offline
   std::unordered_map<TargetId, std::vector<int>> cpu_sets_;
-  bool first_ = true;
-  Duration last_{};
+  std::array<std::size_t, 2> online_{};  // CPUs with a line in the last two ticks, newest first; 0: not known
+  double memory_bytes_ = 0;              // MemTotal; 0: not known
 };
 
 }  // namespace flash

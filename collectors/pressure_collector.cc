@@ -27,13 +27,13 @@ PressureCollector::PressureCollector(const HostRoot& root, CgroupLayout layout,
       node_cpu_file_(open_if_there(root, "pressure/cpu")),
       node_memory_file_(open_if_there(root, "pressure/memory")) {}
 
-void PressureCollector::Share::update(const Result<PressureTotals>& totals, double interval_s) {
+void PressureCollector::Share::update(const Result<PressureTotals>& totals, Duration at) {
   if (!totals) {
     some = full = sample_of(totals.error());
     return;
   }
-  some = some_total.rate(totals->some_us, interval_s, 1e-6);
-  full = totals->has_full ? full_total.rate(totals->full_us, interval_s, 1e-6) : Sample::missing();
+  some = some_total.rate(totals->some_us, at, 1e-6);
+  full = totals->has_full ? full_total.rate(totals->full_us, at, 1e-6) : Sample::missing();
 }
 
 void PressureCollector::track(const Target& target) {
@@ -54,19 +54,18 @@ void PressureCollector::untrack(TargetId id) {
 void PressureCollector::read_node(Now now) {
   const auto since = now.mono - node_last_;
   if (!node_first_ && since < options_.every) return;
-  const double interval_s = node_first_ ? 0 : seconds(since);
   node_first_ = false;
   node_last_ = now.mono;
   const auto cpu = read_pressure(node_cpu_file_);
   node_readable_ = cpu.has_value();
-  node_cpu_.update(cpu, interval_s);
-  node_memory_.update(read_pressure(node_memory_file_), interval_s);
+  node_cpu_.update(cpu, now.mono);
+  node_memory_.update(read_pressure(node_memory_file_), now.mono);
 }
 
-void PressureCollector::read_cgroup(double interval_s, State& state) {
-  state.cpu.update(state.cgroup.cpu_pressure(), interval_s);
-  state.memory.update(state.cgroup.memory_pressure(), interval_s);
-  state.io.update(state.cgroup.io_pressure(), interval_s);
+void PressureCollector::read_cgroup(Duration at, State& state) {
+  state.cpu.update(state.cgroup.cpu_pressure(), at);
+  state.memory.update(state.cgroup.memory_pressure(), at);
+  state.io.update(state.cgroup.io_pressure(), at);
 }
 
 void PressureCollector::collect(Now now, ObservationTable& table) {
@@ -79,7 +78,7 @@ void PressureCollector::collect(Now now, ObservationTable& table) {
       ++state.reads;
       if (!state.cgroup.complete() && (std::has_single_bit(state.reads) || state.reads % 64 == 0))
         if (const auto opened = state.cgroup.open_missing(); !opened) out_of_files_ = true;
-      read_cgroup(state.first ? 0 : seconds(since), state);
+      read_cgroup(now.mono, state);
       state.first = false;
       state.last = now.mono;
     }

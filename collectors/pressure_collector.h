@@ -38,7 +38,7 @@ class PressureCollector final : public Collector {
   struct Share {
     Counter some_total, full_total;
     Sample some, full;
-    void update(const Result<PressureTotals>& totals, double interval_s);
+    void update(const Result<PressureTotals>& totals, Duration at);
   };
   struct State {
     Cgroup cgroup;
@@ -48,7 +48,7 @@ class PressureCollector final : public Collector {
     Share cpu, memory, io;
   };
   void read_node(Now now);
-  static void read_cgroup(double interval_s, State& state);
+  static void read_cgroup(Duration at, State& state);
 
   CgroupLayout layout_;
   PressureCollectorOptions options_;

@@ -4,12 +4,26 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "host/parse.h"
+#include "host/topology.h"
 
 namespace flash {
 namespace {
+
+// No package draws more; none of few CPUs as much as one of many.
+constexpr double kMostWatts = 4000, kWattsPerPackage = 100, kWattsPerCpu = 40;
+// Long term, short term, peak.
+constexpr int kConstraints = 3;
+// A wrap is believed where it makes no more than so many times the highest reading: one that is not costs a
+// tick, and a counter that began anew near its range looks like one.
+constexpr double kWrapRise = 2;
+// The kernel's counters move every millisecond.
+constexpr Duration kStandsStill = std::chrono::milliseconds(100);
 
 /// "intel-rapl:0" but not its subzones "intel-rapl:0:1", nor intel-rapl-mmio, which shows the same packages.
 bool is_top_zone(std::string_view name) {
@@ -17,15 +31,37 @@ bool is_top_zone(std::string_view name) {
   return name.starts_with(kPrefix) && name.find(':', kPrefix.size()) == std::string_view::npos;
 }
 
+/// The greatest of the zone's constraint_M_`what`, in W; 0: there is none.
+double constraint(const std::string& zone, std::string_view what) {
+  double greatest = 0;
+  for (int i = 0; i < kConstraints; ++i) {
+    const auto text = read_file(zone + "constraint_" + std::to_string(i) + "_" + std::string(what));
+    const auto uw = text ? parse_u64(*text) : Result<std::uint64_t>(text.error());
+    if (uw) greatest = std::max(greatest, static_cast<double>(*uw) * 1e-6);
+  }
+  return greatest;
+}
+
+/// All that there are, online or not; 0: not known.
+double present_cpus(const HostRoot& root) {
+  const auto text = read_file(root.sys("devices/system/cpu/present"));
+  if (!text) return 0;
+  const auto cpus = parse_cpu_list(*text);
+  return cpus ? static_cast<double>(cpus->size()) : 0;
+}
+
 }  // namespace
 
-Sample energy_used_uj(std::uint64_t before, std::uint64_t now, std::uint64_t range_uj) {
-  if (before > range_uj || now > range_uj) return Sample::invalid();
-  return Sample::good(static_cast<double>(now >= before ? now - before : range_uj - before + now));
+double most_watts(double made_for_w, double limit_w, double cpus) {
+  double most = kMostWatts;
+  if (cpus > 0) most = std::min(most, kWattsPerPackage + kWattsPerCpu * cpus);
+  const double known = std::max(4 * made_for_w, 2 * limit_w);
+  return known > 0 ? std::min(most, known) : most;
 }
 
 RaplCollector::RaplCollector(const HostRoot& root) {
   const std::string base = root.sys("class/powercap");
+  const double cpus = present_cpus(root);
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(base.c_str()), ::closedir);
   while (const dirent* entry =
              directory ? ::readdir(directory.get()) : nullptr) {  // NOLINT(concurrency-mt-unsafe)
@@ -39,7 +75,9 @@ RaplCollector::RaplCollector(const HostRoot& root) {
     // Readable for root alone since the PLATYPUS attack (CVE-2020-8694).
     if (!energy && energy.error().is(std::errc::permission_denied)) denied_ = true;
     if (!range || *range == 0 || !energy) continue;
-    packages_.push_back({*std::move(energy), *range, std::nullopt});
+    Package package{.energy = *std::move(energy), .range_uj = *range};
+    package.most_w = most_watts(constraint(zone, "max_power_uw"), constraint(zone, "power_limit_uw"), cpus);
+    packages_.push_back(std::move(package));
   }
   if (!packages_.empty())
     state_ = std::to_string(packages_.size()) + (packages_.size() == 1 ? " package" : " packages");
@@ -55,7 +93,35 @@ void RaplCollector::untrack(TargetId id) {
   targets_.erase(id);
 }
 
-Sample RaplCollector::joules() {
+Sample RaplCollector::Package::watts(std::uint64_t now_uj, Duration at) {
+  if (now_uj > range_uj) {
+    counter.reset();
+    return Sample::invalid();
+  }
+  const Duration since = counter.known() ? at - counter.read_at() : Duration{};
+  const double dt = flash::seconds(since);
+  Sample watts;
+  if (counter.known() && now_uj < counter.value() && dt > 0) {
+    const double wrapped = static_cast<double>(range_uj - counter.value() + now_uj) * 1e-6 / dt;
+    if (wrapped <= (highest_w > 0 ? std::min(most_w, kWrapRise * highest_w) : most_w)) {
+      counter.go_on(now_uj, at);
+      watts = Sample::good(wrapped);
+    } else {
+      watts = counter.rate(now_uj, at);
+    }
+  } else {
+    watts = counter.rate(now_uj, at, 1e-6, most_w);
+  }
+  if (!watts.usable()) return watts;
+  if (watts.value <= 0 && since >= kStandsStill) return Sample::invalid();
+  // So long that it can have wrapped unseen.
+  if (highest_w * dt * 1e6 > static_cast<double>(range_uj)) return Sample::invalid();
+  highest_w = std::max(highest_w, std::min(before_w, watts.value));
+  before_w = watts.value;
+  return watts;
+}
+
+Sample RaplCollector::watts(Duration at) {
   double sum = 0;
   bool first = false, invalid = false;
   for (Package& package : packages_) {
@@ -63,18 +129,14 @@ Sample RaplCollector::joules() {
     const auto text = package.energy.read(buffer);
     const auto now = text ? parse_u64(*text) : Result<std::uint64_t>(text.error());
     if (!now) {
-      package.before_uj.reset();
+      package.counter.reset();
       invalid = true;
       continue;
     }
-    const auto before = std::exchange(package.before_uj, *now);
-    if (!before) {
-      first = true;
-      continue;
-    }
-    const Sample used = energy_used_uj(*before, *now, package.range_uj);
-    invalid |= !used.usable();
-    sum += used.value * 1e-6;
+    const Sample one = package.watts(*now, at);
+    invalid |= one.validity == Validity::Invalid;
+    first |= one.validity == Validity::Missing;
+    sum += one.value;
   }
   if (invalid) return Sample::invalid();
   return first ? Sample::missing() : Sample::good(sum);
@@ -82,13 +144,10 @@ Sample RaplCollector::joules() {
 
 void RaplCollector::collect(Now now, ObservationTable& table) {
   if (packages_.empty() || targets_.empty()) {
-    last_.reset();
+    for (Package& package : packages_) package.counter.reset();
     return;
   }
-  Sample power = joules();
-  const auto before = std::exchange(last_, now.mono);
-  const double dt = before ? seconds(now.mono - *before) : 0;
-  if (power.usable()) power = dt > 0 ? Sample::good(power.value / dt) : Sample::missing();
+  const Sample power = watts(now.mono);
   for (const TargetId id : targets_)
     if (const auto row = table.find(id); row != table.end()) row->second[Signal::Power] = power;
 }

@@ -163,6 +163,10 @@ void RequestCollector::collect_one(Now now, State& state, const flash_requests& 
   const flash_requests before = std::exchange(state.before, counts);
   const auto last = std::exchange(state.last, now.mono);
   const double dt = last ? seconds(now.mono - *last) : 0;
+  if (counts.requests < before.requests) {  // another entry of the map, which began anew
+    for (const Signal s : kSignals) out[s] = Sample::invalid();
+    return;
+  }
   const std::uint64_t requests = counts.requests - before.requests;
   state.seen = state.seen || requests > 0;
   state.dropped = counts.unstored != before.unstored;

@@ -22,6 +22,13 @@ double growth(std::uint64_t before, std::uint64_t now) {
   return static_cast<double>(now - before);
 }
 
+/// The probe was put there anew, or its map was.
+bool went_back(const CgroupCounts& before, const CgroupCounts& now) {
+  bool back = now.oncpu_ns < before.oncpu_ns || now.switches < before.switches;
+  for (std::size_t i = 0; i < now.waits.size(); ++i) back |= now.waits[i] < before.waits[i];
+  return back;
+}
+
 /// ms; nothing where no task waited.
 std::optional<double> wait_p99(const CgroupCounts& before, const CgroupCounts& now) {
   auto waits = now.waits;
@@ -109,6 +116,10 @@ void ScheduleCollector::collect_one(Now now, std::uint64_t id, State& state, con
   const auto last = std::exchange(state.last, now.mono);
   const double dt = last ? seconds(now.mono - *last) : 0;
   if (dt <= 0) return;
+  if (went_back(before, counts)) {
+    for (const Signal s : kSignals) out[s] = Sample::invalid();
+    return;
+  }
   const double busy_ns = growth(before.oncpu_ns, counts.oncpu_ns);
   const double switches = growth(before.switches, counts.switches);
   // Nothing ran: is the cgroup still there? Its entry outlives it and would count zero for ever.

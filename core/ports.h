@@ -46,6 +46,8 @@ class Collector {
   virtual void collect(Now now, ObservationTable& table) = 0;
   /// Named degraded states, empty when all is well.
   virtual std::vector<Degraded> degraded() const { return {}; }
+  /// Writes into `machine` what it saw of the machine's size in the last collect(), if it looks at that.
+  virtual void measure(MachineSize& /*machine*/) const {}
 };
 
 /// One knob as its driver knows it; serialisable, so that the ledger can name it to another process.

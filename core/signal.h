@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -58,12 +59,20 @@ enum class Signal : std::uint8_t {
 };
 inline constexpr std::size_t kSignalCount = static_cast<std::size_t>(Signal::NodeMemoryPressureFull) + 1;
 
+/// How large the machine is; +inf: not known. What one counter says can be bounded by what all of it can do.
+struct MachineSize {
+  double cores = std::numeric_limits<double>::infinity();         // CPUs that are online
+  double memory_bytes = std::numeric_limits<double>::infinity();  // MemTotal
+};
+
 struct SignalTraits {
   Signal signal;
   std::string_view name;  // "cpu.usage": stable key in JSON, D-Bus, man pages
   std::string_view unit;  // "cores", "bytes", "1/s", "ratio", "ms", "kHz", "W", "1"
   double min, max;        // a Good value outside is judged Invalid
   std::string_view meaning;
+  double per_core = std::numeric_limits<double>::infinity();    // so is one beyond this times the cores ...
+  double per_memory = std::numeric_limits<double>::infinity();  // ... or this times the memory
 };
 
 const std::array<SignalTraits, kSignalCount>& signal_table();
@@ -80,8 +89,9 @@ class Observation {
   std::array<Sample, kSignalCount> samples_{};
 };
 
-/// ValidateData (SOL): any usable sample that is not finite (except +inf where the range allows it) or lies
-/// outside its row's range becomes Invalid. Returns how many were changed.
-int judge(Observation& observation);
+/// ValidateData (SOL): any usable sample that is not finite (except +inf where the range allows it), lies
+/// outside its row's range or is more than a machine of this size can do becomes Invalid. Returns how many
+/// were changed.
+int judge(Observation& observation, const MachineSize& machine = {});
 
 }  // namespace flash

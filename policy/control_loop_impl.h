@@ -25,6 +25,7 @@ struct ControlLoop::Impl {
   std::vector<std::unique_ptr<ManagedAgent>> agents;  // in order of being added
   std::unordered_map<TargetId, ManagedAgent*> by_id;
   ObservationTable table;
+  MachineSize machine;  // as of this tick; by it what was sensed is judged
   bool disabled = false;
   std::string disabled_reason;
   WallTime last_tick{};

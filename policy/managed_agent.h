@@ -22,6 +22,7 @@
 #include "policy/lifecycle.h"
 #include "policy/objective_account.h"
 #include "policy/observation_space.h"
+#include "policy/power_scale.h"
 #include "policy/seat.h"
 #include "policy/snapshot_guard.h"
 
@@ -110,7 +111,7 @@ struct ManagedAgent {
   RewardWindow proof;    // trusted and earned under control in this stage by who is judged: the R of Alg. 1
   std::size_t unjudged = 0;  // steps in a row that the policy was in charge and no reward could be trusted
   double gain = std::numeric_limits<double>::quiet_NaN();  // Reward::ips_gain of the last step, NaN: unknown
-  double highest_power = 0;
+  PowerScale power;
   FrequencyPast past;  // cpu-frequency
 
   Action in_force, in_force_before;  // during the step that ends now, and the one before it

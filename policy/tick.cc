@@ -33,7 +33,11 @@ double value_in_force(const KnobView& k) {
 
 void ControlLoop::Impl::sense(Now now) {
   for (auto& [id, observation] : table) observation = Observation{};
-  for (Collector* c : collectors) c->collect(now, table);
+  machine = {};
+  for (Collector* c : collectors) {
+    c->collect(now, table);
+    c->measure(machine);
+  }
   actuator.observe(now);
 }
 
@@ -69,8 +73,7 @@ void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* 
                                std::span<const KnobView> knobs) {
   if (!before) return;
   const Observation& o = d.observation;
-  const Sample& watts = o[Signal::Power];
-  if (watts.trusted()) a.highest_power = std::max(a.highest_power, watts.value);
+  a.power.add(d.at.mono, o[Signal::Power]);
 
   if (a.target.task() == Task::ResourceLimits) {
     LimitsStep step;
@@ -92,7 +95,7 @@ void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* 
       step.khz_before = a.in_force_before[KnobKind::CpuFrequency];
     step.cpus = static_cast<int>(std::max<std::size_t>(a.target.cpus.size(), 1));
     step.gain_before = a.gain;
-    step.highest_power = a.highest_power;
+    step.highest_power = a.power.highest(d.at.mono);
     d.reward = frequency_reward(*a.rule, step);
     if (a.rule->reward.kind == RewardKind::Default) a.gain = d.reward.ips_gain;
   }
@@ -510,7 +513,7 @@ TickReport ControlLoop::Impl::tick(Now now) {
     const std::span<const KnobView> knobs = actuator.knobs(a.target.id);
     Decision& d = next_slot(a);
     d.observation = table[a.target.id];
-    invalid += static_cast<std::size_t>(judge(d.observation));
+    invalid += static_cast<std::size_t>(judge(d.observation, machine));
     const Observation* before =
         a.history.size() >= 2 ? &a.history[a.history.size() - 2].observation : nullptr;
     a.seat.new_tick();

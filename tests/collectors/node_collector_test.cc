@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "tests/support/fake_host.h"
@@ -102,6 +103,44 @@ TEST_F(NodeCollectorTest, DistrustsGarbage) {
   EXPECT_EQ(out[Signal::NodeCpuUsage].validity, Validity::Invalid);
   EXPECT_EQ(out[Signal::CpuUsage].validity, Validity::Invalid);
   EXPECT_EQ(out[Signal::NodeMemoryAvailable].validity, Validity::Invalid);
+}
+
+TEST_F(NodeCollectorTest, KnowsHowLargeTheMachineIs) {
+  MachineSize machine;
+  at(1);
+  collector_.measure(machine);
+  EXPECT_TRUE(std::isinf(machine.cores)) << "CPUs may have gone in the tick before";
+  EXPECT_EQ(machine.memory_bytes, 4096);
+  at(2);
+  collector_.measure(machine);
+  EXPECT_EQ(machine.cores, 2);
+  host_.write("proc/stat", stat(1, kHz, -1));
+  at(3);
+  collector_.measure(machine);
+  EXPECT_EQ(machine.cores, 2) << "the one that went offline worked in this tick";
+  at(4);
+  collector_.measure(machine);
+  EXPECT_EQ(machine.cores, 1);
+}
+
+TEST_F(NodeCollectorTest, DoesNotGuessTheNumberOfCpusWhereTheListIsCut) {
+  std::string long_list = cpu_line("cpu", 1, 1);
+  for (int i = 0; i < 1000; ++i) long_list += cpu_line("cpu" + std::to_string(i), 1, 1);
+  host_.write("proc/stat", long_list + "intr 1\n");
+  at(1);
+  at(2);
+  MachineSize machine;
+  collector_.measure(machine);
+  EXPECT_TRUE(std::isinf(machine.cores) || machine.cores == 1000);
+}
+
+TEST_F(NodeCollectorTest, MoreTicksThanTheTimeHasAreNotShown) {
+  at(1);
+  host_.write("proc/stat", cpu_line("cpu", 90 * kHz, 0) + cpu_line("cpu1", 90 * kHz, 0));
+  EXPECT_EQ(at(2)[Signal::CpuUsage].validity, Validity::Invalid) << "not a busy CPU: a wrong counter";
+  host_.write("proc/stat", cpu_line("cpu", 90 * kHz + kHz / 2, 9000 * kHz) +
+                               cpu_line("cpu1", 90 * kHz + kHz / 2, 9000 * kHz));
+  EXPECT_DOUBLE_EQ(at(3)[Signal::CpuUsage].value, 0.5) << "idle for hours within a second: by the clock";
 }
 
 TEST(NodeCollector, SaysWhatIsAbsent) {

@@ -562,5 +562,30 @@ TEST(FrequencySeat, ALearnedPolicyPicksALevelOfTheHardware) {
   EXPECT_NEAR(l.last(kCpus).alternatives[4].value, 1, 1e-3);
 }
 
+TEST(FrequencyReward, OneWildReadingOfThePowerIsNotItsScaleForEver) {
+  constexpr TargetId kCpus{TargetKind::CpuSet, 1};
+  Loop l;
+  l.actuator.offer(kCpus, KnobKind::CpuFrequency, 2.0e6, 1e6, 3e6, {1.0e6, 2.0e6, 3.0e6});
+  auto rule = std::make_shared<Rule>();
+  rule->task = Task::CpuFrequency;
+  rule->mode = Mode::Observe;
+  rule->mode_given = true;
+  Target t = target(kCpus, "cpus");
+  t.cgroup.clear();
+  t.cpus = {0, 1};
+  ASSERT_TRUE(l.loop->add_target(at(0), t, rule));
+  double watts = 15;
+  l.observe = [&](Now, TargetId, Observation& o) { o[Signal::Power] = Sample::good(watts); };
+  l.ticks(5);
+  const double before = l.last(kCpus).reward.power_cost, reward = l.last(kCpus).reward.value;
+  EXPECT_EQ(before, 1);
+  watts = 5483;
+  l.tick();
+  watts = 15;
+  l.tick();
+  EXPECT_EQ(l.last(kCpus).reward.power_cost, before);
+  EXPECT_EQ(l.last(kCpus).reward.value, reward);
+}
+
 }  // namespace
 }  // namespace flash
