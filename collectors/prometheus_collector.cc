@@ -1,6 +1,7 @@
 #include "collectors/prometheus_collector.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 namespace flash {
@@ -8,6 +9,12 @@ namespace {
 
 constexpr double kEnoughSamples = 20;  // as StatsdOptions::few_requests
 constexpr int kStaleIntervals = 3;
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
 
 Sample judged(double value, Validity validity) {
   return {value, validity};
@@ -75,9 +82,9 @@ void PrometheusCollector::fill(Now now, Page& page, Observation& observation) co
   const Validity validity = !fresh ? Validity::Stale : fine ? Validity::Good : Validity::Degraded;
   rate = judged(r.requests / r.covers_s, validity);
   if (r.has_errors) errors = judged(r.errors / r.covers_s, validity);
-  if (!r.has_latency) return;
-  p50 = judged(r.p50_ms, validity);
-  const bool certain = r.exact && r.samples >= kEnoughSamples;
+  if (!r.has_latency || !why_no_latency(page).empty()) return;
+  if (!r.at_least || r.p50_ms < r.p99_ms) p50 = judged(r.p50_ms, validity);
+  const bool certain = r.exact && !r.at_least && r.samples >= kEnoughSamples;
   p99 = judged(r.p99_ms, certain ? validity : std::min(validity, Validity::Degraded));
 }
 
@@ -91,13 +98,26 @@ void PrometheusCollector::collect(Now now, ObservationTable& table) {
   }
 }
 
+/// "" too where nobody asks for it, or there was no request.
+std::string PrometheusCollector::why_no_latency(const Page& page) {
+  const ScrapeResult& r = page.good;
+  if (!page.is.latency || !page.read) return "";
+  // Above a bound that is below the objective: kept or missed, nobody knows.
+  if (r.at_least && r.p99_ms < page.is.objective_ms)
+    return "p99 is above the highest bucket, " + number(r.p99_ms) + " ms, which is below the objective of " +
+           number(page.is.objective_ms) + " ms: add buckets around it";
+  return r.no_latency;
+}
+
 std::string PrometheusCollector::trouble_of(const Page& page) const {
   using State = ScrapeResult::State;
   if (!source_there_) return source_why_not_;
   if (!page.answered) return "not read yet";
   switch (page.last.state) {
     case State::Good:
-      return page.late ? "stale: no reading in time" : "";
+      if (page.late) return "stale: no reading in time";
+      if (const std::string why = why_no_latency(page); !why.empty()) return "without latency: " + why;
+      return "";
     case State::First:
       return page.last.reason;
     case State::Unreachable:

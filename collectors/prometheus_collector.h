@@ -5,9 +5,10 @@
 //
 // Validity: a reading holds until the next one is due and a little longer. Good: it covers at most two ticks.
 // Degraded: more than that (what it says of several decisions cannot be told apart), or for p99 few requests,
-// or a percentile that is not exact. Stale: the page did not answer since, for at most three intervals; then
-// Missing. Invalid: it answered with something that is no such page. Ownership: values. Thread rule: the
-// control loop's thread.
+// or a percentile that is not exact, or only known to be above the objective. Missing, though the page is
+// good: latency that is only known to be above some bound below the objective, or of no bucket at all. Stale:
+// the page did not answer since, for at most three intervals; then Missing. Invalid: it answered with
+// something that is no such page. Ownership: values. Thread rule: the control loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ namespace flash {
 struct ScrapedRule {
   std::string rule;
   Duration interval = std::chrono::seconds(1), timeout = std::chrono::milliseconds(500);
-  bool latency = true;  // is latency asked for at all
+  bool latency = true;      // is latency asked for at all
+  double objective_ms = 0;  // of p99; 0: there is none
 };
 
 /// What flash-sync says of a page, as differences to the look before.
@@ -40,6 +42,8 @@ struct ScrapeResult {
   double p50_ms = 0, p99_ms = 0;
   double samples = 0;
   bool exact = true;
+  bool at_least = false;   // p99_ms is only a bound from below, and p50_ms where it is the same
+  std::string no_latency;  // why a good page never has one
 };
 
 class PrometheusCollector final : public Collector {
@@ -71,6 +75,7 @@ class PrometheusCollector final : public Collector {
     bool late = false;  // as of the last collect(): beyond the time that a reading holds
   };
   void fill(Now now, Page& page, Observation& observation) const;
+  static std::string why_no_latency(const Page& page);
   std::string trouble_of(const Page& page) const;
 
   std::map<std::string, Page> pages_;

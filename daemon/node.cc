@@ -47,7 +47,8 @@ std::vector<ScrapedRule> scraped_rules(const DaemonConfig& config) {
   std::vector<ScrapedRule> all;
   for (const auto& rule : config.rules)
     if (const PrometheusOptions& p = rule->slo.prometheus; !p.url.empty())
-      all.push_back({rule->name, from_seconds(p.interval_s), from_seconds(p.timeout_s), !p.latency.empty()});
+      all.push_back({rule->name, from_seconds(p.interval_s), from_seconds(p.timeout_s), !p.latency.empty(),
+                     rule->slo.latency_p99_ms.value_or(0)});
   return all;
 }
 

@@ -42,7 +42,9 @@ ScrapeResult result_of(const link::sync::Reading& r) {
           .p50_ms = r.p50_ms,
           .p99_ms = r.p99_ms,
           .samples = r.samples,
-          .exact = r.exact};
+          .exact = r.exact,
+          .at_least = r.at_least,
+          .no_latency = plain(r.no_latency)};
 }
 
 }  // namespace

@@ -103,6 +103,10 @@ Result<void> check(const Reading& m) {
   c.range("p99_ms", m.p99_ms, 0, kMaxLatency);
   c.range("samples", m.samples, 0, kMaxCount);
   if (m.p50_ms > m.p99_ms) c.fail("p50_ms", "above p99_ms");
+  if (m.at_least && !m.has_latency) c.fail("at_least", "of no latency");
+  c.name("no_latency", m.no_latency, true);
+  if (!m.no_latency.empty() && (m.has_latency || m.state != ReadingState::Good))
+    c.fail("no_latency", "given only where a good page has none");
   return c.result();
 }
 
@@ -181,7 +185,7 @@ void write(Writer& w, const HelloUp& m) {
 }
 
 void write(Writer& w, const Reading& m) {
-  begin(w, kVersion, "reading", 12);
+  begin(w, kVersion, "reading", 14);
   w.field("rule", m.rule);
   w.field("state", to_string(m.state));
   w.field("reason", m.reason);
@@ -194,6 +198,8 @@ void write(Writer& w, const Reading& m) {
   w.field("p99_ms", m.p99_ms);
   w.field("samples", m.samples);
   w.field("exact", m.exact);
+  w.field("at_least", m.at_least);
+  w.field("no_latency", m.no_latency);
 }
 
 void write(Writer& w, const WantMetrics&) {
@@ -306,8 +312,10 @@ Result<void> read(const json& j, Reading& m) {
   f.get("p99_ms", m.p99_ms);
   f.get("samples", m.samples);
   f.get("exact", m.exact);
+  f.get("at_least", m.at_least);
+  f.get("no_latency", m.no_latency);
   return f.done({"v", "t", "rule", "state", "reason", "covers_s", "requests", "has_errors", "errors",
-                 "has_latency", "p50_ms", "p99_ms", "samples", "exact"});
+                 "has_latency", "p50_ms", "p99_ms", "samples", "exact", "at_least", "no_latency"});
 }
 
 Result<void> read(const json& j, WantMetrics&) {

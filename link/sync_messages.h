@@ -1,5 +1,5 @@
 // Purpose: what crosses the socket between flashd and flash-sync: one CBOR map per SOCK_SEQPACKET message,
-// {"v": 3, "t": TYPE, ...}, with every bound, as messages.h has it for the learner.
+// {"v": 4, "t": TYPE, ...}, with every bound, as messages.h has it for the learner.
 // Ownership: values. Thread rule: pure functions.
 //
 // flashd listens, flash-sync connects. After connecting:
@@ -23,7 +23,7 @@
 
 namespace flash::link::sync {
 
-inline constexpr int kVersion = 3;
+inline constexpr int kVersion = 4;
 inline constexpr std::size_t kMaxScrapes = 128;     // 128 of the longest ones fit a message
 inline constexpr std::size_t kMaxLabels = 8;        // of a family of flashd's
 inline constexpr std::size_t kMaxSamples = 512;     // per Family message; a larger family comes in several
@@ -99,7 +99,11 @@ struct Reading {
   bool has_latency = false;
   double p50_ms = 0, p99_ms = 0;
   double samples = 0;  // requests that the percentiles are of
-  bool exact = true;   // false: p99 is above the highest bucket, or a summary's over a time of its own
+  bool exact = true;   // false: a summary's over a time of its own, or the buckets are too coarse
+  bool at_least =
+      false;  // p99 is above the highest bucket, and p99_ms that one's bound; so is p50 where equal
+  std::string
+      no_latency;  // why there never is one, though the page is good; empty: there is, or was no request
 };
 
 struct WantMetrics {};

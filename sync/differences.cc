@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "link/messages.h"
+#include "sync/foreign_page.h"
 
 namespace flash::sync {
 
@@ -46,40 +47,43 @@ std::optional<double> bound_from(const std::string& text) {
   return value;
 }
 
+/// The page's words are never part of it; a host's, a library's or a metric's name may be long.
+std::string words(std::string text) {
+  if (text.size() > link::kMaxName) text.resize(link::kMaxName);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
+  return text;
+}
+
 bool is_count(double v) {
   return v >= 0 && v <= 1e15;  // false for NaN
 }
 
-/// Growth of a counter; one that fell began anew.
-double growth(double now, const double* before) {
-  return before && *before <= now ? now - *before : now;
-}
-
-double growth(const std::map<std::string, double>& now, const std::map<std::string, double>& before) {
-  double sum = 0;
-  for (const auto& [key, value] : now) {
-    const auto it = before.find(key);
-    sum += growth(value, it == before.end() ? nullptr : &it->second);
-  }
-  return sum;
-}
-
-/// histogram_quantile() of PromQL; `above`: it lies in the last bucket, so all that is known is its lower
-/// bound.
-double quantile(double q, const std::vector<double>& bounds, const std::vector<double>& cumulative,
-                bool& above) {
+/// histogram_quantile() of PromQL.
+struct Quantile {
+  double value = 0;
+  bool above = false;  // in the last bucket: all that is known is its lower bound
+  bool none = false;   // in a bucket that ends at 0 or below: that is no latency
+};
+Quantile quantile(double q, const std::vector<double>& bounds, const std::vector<double>& cumulative) {
   const double rank = q * cumulative.back();
   const auto at = std::lower_bound(cumulative.begin(), cumulative.end(), rank);
   const auto i = static_cast<std::size_t>(at - cumulative.begin());
-  if (i + 1 >= bounds.size()) {
-    above = true;
-    return bounds.size() < 2 ? 0 : std::max(0.0, bounds[bounds.size() - 2]);
-  }
-  const double low = i == 0 ? std::min(0.0, bounds[0]) : bounds[i - 1];
+  if (i + 1 >= bounds.size()) return {std::max(0.0, bounds[bounds.size() - 2]), true, false};
+  if (bounds[i] <= 0) return {0, false, true};
+  const double low = i == 0 ? 0 : bounds[i - 1];
   const double below = i == 0 ? 0 : cumulative[i - 1];
   const double inside = cumulative[i] - below;
   const double value = inside <= 0 ? bounds[i] : low + (bounds[i] - low) * (rank - below) / inside;
-  return std::max(0.0, value);
+  return {std::max(0.0, value), false, false};
+}
+
+// Names of series in PageCounters: one letter per kind of series before the labels.
+std::string histogram_series(const std::string& key) {
+  return "h" + key;
+}
+std::string summary_series(const std::string& key) {
+  return "s" + key;
 }
 
 }  // namespace
@@ -110,11 +114,7 @@ Reading Differences::reading(ReadingState state, std::string reason) const {
   Reading r;
   r.rule = rule_;
   r.state = state;
-  // The page's words are never part of it; a host's or a library's may be long.
-  if (reason.size() > link::kMaxName) reason.resize(link::kMaxName);
-  for (char& c : reason)
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
-  r.reason = std::move(reason);
+  r.reason = words(std::move(reason));
   return r;
 }
 
@@ -122,8 +122,16 @@ Reading Differences::unreachable(const std::string& reason) const {
   return reading(ReadingState::Unreachable, reason);
 }
 
+Reading Differences::invalid(const std::string& reason) const {
+  return reading(ReadingState::Invalid, reason);
+}
+
 void Differences::take(const PageSample& sample, Seen& seen) const {
   if (!seen.trouble.empty()) return;
+  if (sample.name == "process_start_time_seconds" && std::isfinite(sample.value)) {
+    ++seen.processes;
+    seen.process_start = sample.value;
+  }
   if (latency_ && sample.name.starts_with(latency_->name))
     take_latency(sample, sample.name.substr(latency_->name.size()), seen);
   if (requests_) take_counter(*requests_, sample, seen.requests, seen);
@@ -139,7 +147,10 @@ void Differences::take_latency(const PageSample& sample, std::string_view rest, 
     const std::string* le = find_label(sample.labels, "le");
     const auto bound = le ? bound_from(*le) : std::nullopt;
     if (!bound) {
-      seen.trouble = "a bucket of " + latency_->name + " without its bound (le)";
+      seen.trouble = find_label(sample.labels, "vmrange")
+                         ? latency_->name + " has buckets by vmrange, which are not read: it must have le"
+                     : le ? "a bucket of " + latency_->name + " whose bound (le) is no number"
+                          : "a bucket of " + latency_->name + " without its bound (le)";
     } else if (!is_count(sample.value)) {
       seen.trouble = "a bucket of " + latency_->name + " is no count";
     } else {
@@ -156,6 +167,7 @@ void Differences::take_latency(const PageSample& sample, std::string_view rest, 
     seen.summaries[key_of(sample.labels, "quantile")].count = sample.value;
   } else if (const std::string* quantile_label = find_label(sample.labels, "quantile")) {
     const auto q = bound_from(*quantile_label);
+    if (q && *q == 0.99) seen.summaries[key_of(sample.labels, "quantile")].has_p99 = true;
     if (!q || std::isnan(sample.value) || sample.value < 0 || std::isinf(sample.value)) return;
     ++seen.series;
     Summary& summary = seen.summaries[key_of(sample.labels, "quantile")];
@@ -196,7 +208,14 @@ std::string Differences::wrong_with(const Seen& seen) const {
         return "a histogram of " + latency_->name + " has no +Inf bucket";
       for (auto it = std::next(cumulative.begin()); it != cumulative.end(); ++it)
         if (it->second < std::prev(it)->second) return "the buckets of " + latency_->name + " do not add up";
+      const auto all = seen.summaries.find(key);
+      if (all != seen.summaries.end() && all->second.count > 2 * cumulative.rbegin()->second + 10)
+        return latency_->name + "_count has more than twice what its +Inf bucket has";
     }
+    const bool counted = std::any_of(seen.summaries.begin(), seen.summaries.end(),
+                                     [](const auto& s) { return s.second.count >= 0; });
+    if (seen.histograms.empty() && summary && !counted && !requests_)
+      return "summary " + latency_->name + " has no _count: how many requests there were is not known";
   }
   const auto counter = [](const std::optional<link::MetricSelector>& selector, const std::string& type,
                           const std::map<std::string, double>& series) -> std::string {
@@ -224,28 +243,34 @@ std::optional<std::vector<double>> Differences::bounds_of(const Seen& seen) cons
   return bounds;
 }
 
+/// Whatever comes, this page has no percentiles. Empty: it can have some.
+std::string Differences::why_no_latency(const Seen& seen) const {
+  if (!latency_) return {};
+  if (!bounds_.empty())
+    return bounds_.size() > 1 ? std::string()
+                              : "histogram " + latency_->name +
+                                    " has no finite bucket (a native histogram?): give it buckets near the "
+                                    "objective, which the text format shows";
+  if (seen.summaries.empty()) return {};  // announced, nothing counted yet
+  if (seen.latency_type == "histogram")
+    return "histogram " + latency_->name +
+           " shows no buckets (a native histogram?): give it buckets near the objective, which the text "
+           "format shows";
+  const bool p99 = std::any_of(seen.summaries.begin(), seen.summaries.end(),
+                               [](const auto& s) { return s.second.has_p99; });
+  return p99 ? std::string()
+             : "summary " + latency_->name + " has no 0.99 quantile: give it one, or use a histogram";
+}
+
 void Differences::histogram_latency(const Seen& seen, Reading& reading) {
   Interval interval;
   interval.counts.assign(bounds_.size(), 0);
   for (const auto& [key, histogram] : seen.histograms) {
     const auto it = before_->histograms.find(key);
-    const Histogram* before = it == before_->histograms.end() ? nullptr : &it->second;
-    if (before) {
-      // One bucket that fell says that all began anew.
-      const bool fell =
-          std::any_of(histogram.cumulative.begin(), histogram.cumulative.end(), [&](const auto& b) {
-            const auto old = before->cumulative.find(b.first);
-            return old != before->cumulative.end() && old->second > b.second;
-          });
-      if (fell) before = nullptr;
-    }
+    const bool goes_on = it != before_->histograms.end() && continuity_.goes_on(histogram_series(key));
     std::size_t i = 0;
-    for (const auto& [bound, count] : histogram.cumulative) {
-      const double* old = nullptr;
-      if (before)
-        if (const auto b = before->cumulative.find(bound); b != before->cumulative.end()) old = &b->second;
-      interval.counts[i++] += growth(count, old);
-    }
+    for (const auto& [bound, count] : histogram.cumulative)
+      interval.counts[i++] += goes_on ? count - it->second.cumulative.at(bound) : count;
   }
   // Differences of rows that add up need not add up themselves, where a page was made while it counted.
   for (std::size_t i = 1; i < interval.counts.size(); ++i)
@@ -254,32 +279,42 @@ void Differences::histogram_latency(const Seen& seen, Reading& reading) {
   if (!requests_) reading.requests = fresh;
   intervals_.push_front(std::move(interval));
   if (intervals_.size() > options_.look_back + 1) intervals_.pop_back();
-  if (fresh <= 0) return;
+  if (fresh <= 0 || bounds_.size() < 2) return;
   std::vector<double> sum(bounds_.size(), 0);
   for (const Interval& i : intervals_) {
     for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += i.counts[k];
     if (sum.back() >= options_.enough_samples) break;
   }
-  bool above = false, median_above = false;
+  const Quantile p50 = quantile(0.50, bounds_, sum), p99 = quantile(0.99, bounds_, sum);
+  if (p99.none) {
+    reading.no_latency = words("nearly all requests of histogram " + latency_->name +
+                               " lie in a bucket that ends at 0: its unit is too coarse");
+    return;
+  }
   reading.has_latency = true;
   reading.samples = sum.back();
-  reading.p50_ms = quantile(0.50, bounds_, sum, median_above) * to_ms_;
-  reading.p99_ms = std::max(reading.p50_ms, quantile(0.99, bounds_, sum, above) * to_ms_);
-  reading.exact = !above;
+  reading.p50_ms = p50.value * to_ms_;
+  reading.p99_ms = std::max(reading.p50_ms, p99.value * to_ms_);
+  reading.at_least = p99.above;
+  // All in a single bucket: what is interpolated is the bucket's width.
+  reading.exact = !p99.above && bounds_.size() > 2;
 }
 
 void Differences::summary_latency(const Seen& seen, Reading& reading) const {
   double p50 = -1, p99 = -1, fresh = 0;
+  bool counted = false;
   for (const auto& [key, summary] : seen.summaries) {
     if (summary.count >= 0) {
       const auto it = before_->summaries.find(key);
-      const bool known = it != before_->summaries.end() && it->second.count >= 0;
-      fresh += growth(summary.count, known ? &it->second.count : nullptr);
+      const bool goes_on = it != before_->summaries.end() && continuity_.goes_on(summary_series(key));
+      fresh += summary.count - (goes_on ? it->second.count : 0);
+      counted = true;
     }
     p50 = std::max(p50, summary.p50);
     p99 = std::max(p99, summary.p99);
   }
   if (!requests_) reading.requests = fresh;
+  if (!counted) fresh = reading.requests;
   if (fresh <= 0 || p99 < 0) return;
   reading.has_latency = true;
   reading.exact = false;
@@ -288,7 +323,38 @@ void Differences::summary_latency(const Seen& seen, Reading& reading) const {
   reading.p50_ms = std::clamp(p50, 0.0, p99) * to_ms_;
 }
 
-Reading Differences::page(Duration now, std::string_view text, bool openmetrics) {
+PageCounters Differences::counters_of(const Seen& seen) {
+  PageCounters all;
+  if (seen.processes == 1) all.process_start = seen.process_start;
+  for (const auto& [key, histogram] : seen.histograms) {
+    CountedSeries& series = all.series[histogram_series(key)];
+    series.kind = Counted::Latency;
+    for (const auto& [bound, count] : histogram.cumulative) series.counts.push_back(count);
+  }
+  for (const auto& [key, summary] : seen.summaries)
+    if (summary.count >= 0 && !seen.histograms.contains(key))
+      all.series[summary_series(key)] = {Counted::Latency, {summary.count}};
+  for (const auto& [key, count] : seen.requests) all.series["r" + key] = {Counted::Requests, {count}};
+  for (const auto& [key, count] : seen.errors) all.series["e" + key] = {Counted::Errors, {count}};
+  return all;
+}
+
+double Differences::growth(const std::map<std::string, double>& now,
+                           const std::map<std::string, double>& before, const char* kind) const {
+  double sum = 0;
+  for (const auto& [key, value] : now) sum += value - (continuity_.goes_on(kind + key) ? before.at(key) : 0);
+  return sum;
+}
+
+Reading Differences::begin_anew(Duration now, Seen seen, ReadingState state, std::string reason) {
+  before_ = std::move(seen);
+  before_at_ = now;
+  intervals_.clear();
+  return reading(state, std::move(reason));
+}
+
+Reading Differences::page(Duration now, std::string_view text, bool openmetrics,
+                          std::string_view content_type) {
   Seen seen;
   PageCallbacks callbacks;
   callbacks.type = [&](std::string_view name, std::string_view type) {
@@ -300,33 +366,45 @@ Reading Differences::page(Duration now, std::string_view text, bool openmetrics)
     note(errors_, seen.errors_type);
   };
   callbacks.sample = [&](const PageSample& sample) { take(sample, seen); };
-  if (auto parsed = parse_page(text, openmetrics, callbacks, options_.page); !parsed)
-    return reading(ReadingState::Invalid, parsed.error().message());
+  if (auto parsed = parse_page(text, openmetrics, callbacks, options_.page); !parsed) {
+    const std::string instead = foreign_page(text, content_type);
+    return reading(ReadingState::Invalid, instead.empty() ? parsed.error().message() : instead);
+  }
+  if (text.find_first_not_of(" \t\r\n") == text.npos)
+    return reading(ReadingState::Invalid, foreign_page(text, content_type));
   if (auto wrong = wrong_with(seen); !wrong.empty()) return reading(ReadingState::Invalid, wrong);
   auto bounds = bounds_of(seen);
   if (!bounds)
     return reading(ReadingState::Invalid, "the series of " + latency_->name + " have different buckets");
   if (bounds->empty()) *bounds = bounds_;  // announced, nothing counted yet
   const bool other_buckets = !bounds_.empty() && *bounds != bounds_;
-  if (other_buckets) intervals_.clear();
   bounds_ = std::move(*bounds);
-  if (!before_ || other_buckets || now <= before_at_) {
-    before_ = std::move(seen);
-    before_at_ = now;
-    return reading(ReadingState::First, other_buckets ? "its buckets have changed: differences begin anew"
-                                                      : "answered once: differences need a second answer");
-  }
+  if (other_buckets && continuity_.note_change())
+    return begin_anew(now, std::move(seen), ReadingState::Invalid,
+                      "its buckets change again and again: several processes answer in turn, or the "
+                      "histogram makes its own buckets; give it fixed ones");
+  if (!before_ || other_buckets || now <= before_at_)
+    return begin_anew(now, std::move(seen), ReadingState::First,
+                      other_buckets ? "its buckets have changed: differences begin anew"
+                                    : "answered once: differences need a second answer");
+  const double covers_s = std::min(seconds(now - before_at_), 1e6);
+  if (auto verdict = continuity_.judge(counters_of(*before_), counters_of(seen), covers_s);
+      !verdict.doubt.empty())
+    return begin_anew(now, std::move(seen), verdict.several ? ReadingState::Invalid : ReadingState::First,
+                      std::move(verdict.doubt));
   Reading r = reading(ReadingState::Good, "");
-  r.covers_s = std::min(seconds(now - before_at_), 1e6);
-  if (requests_) r.requests = growth(seen.requests, before_->requests);
+  r.covers_s = covers_s;
+  if (requests_) r.requests = growth(seen.requests, before_->requests, "r");
   r.has_errors = errors_.has_value();
-  if (errors_) r.errors = growth(seen.errors, before_->errors);
+  if (errors_) r.errors = growth(seen.errors, before_->errors, "e");
+  r.no_latency = words(why_no_latency(seen));
   if (latency_) {
     if (!bounds_.empty())
       histogram_latency(seen, r);
     else
       summary_latency(seen, r);
   }
+  if (r.has_latency) r.no_latency.clear();
   r.p99_ms = std::min(r.p99_ms, 1e9);
   r.p50_ms = std::min(r.p50_ms, r.p99_ms);
   r.requests = std::min(r.requests, 1e15);

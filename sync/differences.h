@@ -1,9 +1,12 @@
 // Purpose: what happened between two looks at an application's metrics page: requests, errors, latency
 // percentiles. Ownership: a value per scrape. Thread rule: none needed. No clock: the caller says when.
 //
-// Counters only grow; one that fell was started anew and counts from 0, series by series. Histograms of
+// Counters only grow; one that fell was started anew and counts from 0, series by series, where that can be
+// (continuity.h). Histograms of
 // several series (one per handler, say) are added up and must have the same buckets. Percentiles are
-// interpolated within a bucket as PromQL's histogram_quantile() does, so they are as fine as the buckets. An
+// interpolated within a bucket as PromQL's histogram_quantile() does, so they are as fine as the buckets; of
+// one that has no upper bound only the lower one is known, and a histogram without another bucket tells
+// nothing. An
 // interval of few requests borrows from the ones before it, as StatsD's collector does. A summary has
 // percentiles of its own making over a time of its own choice: the largest of its series is taken, and said
 // not to be exact.
@@ -20,6 +23,7 @@
 #include "core/time.h"
 #include "link/metric_selector.h"
 #include "link/sync_messages.h"
+#include "sync/continuity.h"
 #include "sync/exposition.h"
 
 namespace flash::sync {
@@ -37,18 +41,23 @@ class Differences {
   explicit Differences(const link::sync::Scrape& scrape, DifferencesOptions options = {});
 
   /// A page that came at `now` (monotonic). First, Good or Invalid; after an Invalid one the next is compared
-  /// with the last one that was read.
-  link::sync::Reading page(Duration now, std::string_view text, bool openmetrics);
+  /// with the last one that was read. `content_type`: what the answer said of itself, for the reason why it
+  /// is refused.
+  link::sync::Reading page(Duration now, std::string_view text, bool openmetrics,
+                           std::string_view content_type = {});
   /// No page came.
   link::sync::Reading unreachable(const std::string& reason) const;
+  /// One came that cannot be read.
+  link::sync::Reading invalid(const std::string& reason) const;
 
  private:
   struct Histogram {
     std::map<double, double> cumulative;  // by upper bound; +inf is there once complete
   };
   struct Summary {
-    double p50 = -1, p99 = -1;  // -1: not given
+    double p50 = -1, p99 = -1;  // -1: not given, or of no request (NaN)
     double count = -1;
+    bool has_p99 = false;
   };
   /// What the selectors want of one page; series by their labels.
   struct Seen {
@@ -56,6 +65,8 @@ class Differences {
     std::map<std::string, Summary> summaries;
     std::map<std::string, double> requests, errors;
     std::string latency_type, requests_type, errors_type;
+    std::optional<double> process_start;
+    std::size_t processes = 0;  // that say when they were started
     std::size_t series = 0;
     std::string trouble;
   };
@@ -68,9 +79,14 @@ class Differences {
   void take_counter(const link::MetricSelector& selector, const PageSample& sample,
                     std::map<std::string, double>& into, Seen& seen) const;
   std::string wrong_with(const Seen& seen) const;
+  std::string why_no_latency(const Seen& seen) const;
   std::optional<std::vector<double>> bounds_of(const Seen& seen) const;
+  link::sync::Reading begin_anew(Duration now, Seen seen, link::sync::ReadingState state, std::string reason);
   void histogram_latency(const Seen& seen, link::sync::Reading& reading);
   void summary_latency(const Seen& seen, link::sync::Reading& reading) const;
+  static PageCounters counters_of(const Seen& seen);
+  double growth(const std::map<std::string, double>& now, const std::map<std::string, double>& before,
+                const char* kind) const;
   link::sync::Reading reading(link::sync::ReadingState state, std::string reason) const;
 
   std::string rule_;
@@ -79,6 +95,7 @@ class Differences {
   double to_ms_ = 1000;
   std::optional<Seen> before_;
   Duration before_at_{};
+  Continuity continuity_;
   std::vector<double> bounds_;      // of the histograms; the last is +inf
   std::deque<Interval> intervals_;  // newest first
 };

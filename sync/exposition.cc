@@ -196,6 +196,7 @@ Result<void> parse_page(std::string_view text, bool openmetrics, const PageCallb
                         const PageBounds& bounds) {
   if (text.size() > bounds.bytes)
     return Error(std::errc::message_size, "longer than " + std::to_string(bounds.bytes) + " bytes");
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // UTF-8's byte order mark
   std::size_t number = 0, samples = 0;
   bool ended = false;
   while (!text.empty()) {
@@ -208,7 +209,7 @@ Result<void> parse_page(std::string_view text, bool openmetrics, const PageCallb
     std::string_view line = text.substr(0, end);
     // A page that was cut has a line without an end; its number might be half of one.
     if (end == text.npos && !(openmetrics && line == "# EOF"))
-      return at_line(Line::fail("the line does not end"));
+      return at_line(Line::fail("the line does not end: the page was cut, or lacks its last newline"));
     text.remove_prefix(end == text.npos ? text.size() : end + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
     while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "sync/differences.h"
+#include "sync/foreign_page.h"
 
 namespace flash::sync {
 namespace {
@@ -26,13 +27,47 @@ long milliseconds(double s) {
   return std::max(1L, static_cast<long>(s * 1000));
 }
 
+/// The encodings that a page may come in, of those this libcurl does not know.
+std::string words_for_encoding(CURL* easy) {
+  curl_header* header = nullptr;
+  if (curl_easy_header(easy, "Content-Encoding", 0, CURLH_HEADER, -1, &header) != CURLHE_OK)
+    return "the page's encoding is broken";
+  const std::string_view said = header->value;
+  for (const char* known : {"gzip", "deflate", "br", "zstd", "compress"})
+    if (said == known)
+      return "the page says that it comes as " + std::string(known) +
+             ", and cannot be read as that: broken, or more than this libcurl knows; serve it as it is";
+  return "the page comes in an encoding that is not known: serve it as it is, or as gzip";
+}
+
 /// Not libcurl's own message: it counts milliseconds, so that the same trouble would never read the same.
 std::string words_for(CURL* easy, CURLcode code) {
-  long os_error = 0;
-  curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_error);
-  std::string words = curl_easy_strerror(code);
-  if (code == CURLE_COULDNT_CONNECT && os_error != 0) words = std::strerror(static_cast<int>(os_error));
-  return words;
+  const auto and_then = [code](const char* what) { return curl_easy_strerror(code) + std::string(what); };
+  switch (code) {
+    case CURLE_COULDNT_CONNECT: {
+      long os_error = 0;
+      curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_error);
+      return os_error != 0 ? std::strerror(static_cast<int>(os_error)) : curl_easy_strerror(code);
+    }
+    case CURLE_BAD_CONTENT_ENCODING:
+      return words_for_encoding(easy);
+    case CURLE_UNSUPPORTED_PROTOCOL:  // what answers does not begin as HTTP/1 does
+    case CURLE_WEIRD_SERVER_REPLY:
+      return "what answers there does not speak HTTP/1: is it https, or another port?";
+    case CURLE_SSL_CONNECT_ERROR:
+      return and_then(": is it http, not https, there?");
+    case CURLE_PEER_FAILED_VERIFICATION:
+      return and_then(": its certificate must be of an authority that this host trusts");
+    case CURLE_GOT_NOTHING:
+      return and_then(": is it https there, or does it not take requests from this host?");
+    case CURLE_PARTIAL_FILE:
+    case CURLE_RECV_ERROR:
+      return and_then(": the page was cut");
+    case CURLE_OPERATION_TIMEDOUT:
+      return and_then(": no whole page within timeout_s");
+    default:
+      return curl_easy_strerror(code);
+  }
 }
 
 struct SlistDeleter {
@@ -126,6 +161,8 @@ bool Scraper::Impl::prepare(Job& job) {
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_TIMEOUT_MS, milliseconds(job.scrape.timeout_s));
   set(CURLOPT_MAXFILESIZE, static_cast<long>(job.max_page_bytes));
+  // Not asked for, but read where it comes all the same: write() counts what is unpacked.
+  set(CURLOPT_ACCEPT_ENCODING, "identity");
   set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(CURLOPT_USERAGENT, options.user_agent.c_str());
   set(CURLOPT_HTTPHEADER, headers.get());
@@ -194,22 +231,22 @@ void Scraper::wait(std::span<pollfd> others, Duration longest) {
 
 Reading Scraper::Impl::read(Job& job, CURLcode code, Duration now) {
   counters.bytes += job.body.size();
-  if (job.too_long || code == CURLE_FILESIZE_EXCEEDED) {
-    Reading r = job.differences.unreachable("");
-    r.state = ReadingState::Invalid;
-    r.reason = "the page is longer than " + std::to_string(job.max_page_bytes) + " bytes";
-    return r;
-  }
+  if (job.too_long || code == CURLE_FILESIZE_EXCEEDED)
+    return job.differences.invalid("the page is longer than " + std::to_string(job.max_page_bytes) +
+                                   " bytes");
+  if (code == CURLE_BAD_CONTENT_ENCODING) return job.differences.invalid(words_for(job.easy, code));
   if (code != CURLE_OK) return job.differences.unreachable(words_for(job.easy, code));
   long status = 0;
   curl_easy_getinfo(job.easy, CURLINFO_RESPONSE_CODE, &status);
-  if (status != 200)
-    return job.differences.unreachable("HTTP status " + std::to_string(status) +
-                                       (status / 100 == 3 ? "; redirects are not followed" : ""));
-  const char* type = nullptr;
-  curl_easy_getinfo(job.easy, CURLINFO_CONTENT_TYPE, &type);
-  return job.differences.page(now, job.body,
-                              type && std::string_view(type).starts_with("application/openmetrics-text"));
+  if (status != 200) {
+    std::string reason = "HTTP status " + std::to_string(status);
+    if (const auto words = words_for_status(status); !words.empty()) reason.append("; ").append(words);
+    return job.differences.unreachable(reason);
+  }
+  const char* said = nullptr;
+  curl_easy_getinfo(job.easy, CURLINFO_CONTENT_TYPE, &said);
+  const std::string_view type = said ? said : "";
+  return job.differences.page(now, job.body, type.starts_with("application/openmetrics-text"), type);
 }
 
 void Scraper::Impl::finish(Job& job, CURLcode code, Duration now) {

@@ -89,7 +89,7 @@ std::string up_error(const std::string& key, json value) {
 }
 
 TEST(SyncMessages, NamesTheFieldThatIsOutOfBounds) {
-  EXPECT_THAT(up_error("v", 1), HasSubstr("version 1, this end speaks 3"));
+  EXPECT_THAT(up_error("v", 1), HasSubstr("version 1, this end speaks 4"));
   EXPECT_THAT(up_error("t", "other"), HasSubstr("unknown type 'other'"));
   EXPECT_THAT(up_error("more", 1), HasSubstr("more: unknown key"));
   EXPECT_THAT(up_error("covers_s", 0.0), HasSubstr("covers_s: no time"));
