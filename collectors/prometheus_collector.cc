@@ -85,7 +85,9 @@ void PrometheusCollector::fill(Now now, Page& page, Observation& observation) co
   if (!r.has_latency || !why_no_latency(page).empty()) return;
   if (!r.at_least || r.p50_ms < r.p99_ms) p50 = judged(r.p50_ms, validity);
   const bool certain = r.exact && !r.at_least && r.samples >= kEnoughSamples;
-  p99 = judged(r.p99_ms, certain ? validity : std::min(validity, Validity::Degraded));
+  // Above a bound that is the objective, it is missed.
+  p99 = judged(r.at_least ? r.p99_ms * (1 + 1e-9) : r.p99_ms,
+               certain ? validity : std::min(validity, Validity::Degraded));
 }
 
 void PrometheusCollector::collect(Now now, ObservationTable& table) {

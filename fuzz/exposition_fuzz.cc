@@ -6,6 +6,7 @@
 #include "fuzz/require.h"
 #include "link/sync_messages.h"
 #include "sync/differences.h"
+#include "sync/foreign_page.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace flash;
@@ -26,19 +27,30 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (unsigned char c : parsed.error().message()) FUZZ_REQUIRE(c >= 0x20 && c < 0x7f);
   FUZZ_REQUIRE(samples <= text.size());
 
-  link::sync::Scrape scrape{.rule = "web",
-                            .url = "http://[::1]/metrics",
-                            .latency = "latency_seconds",
-                            .requests = "requests",
-                            .errors = "requests_total{code!=\"200\"}"};
-  sync::Differences differences(scrape);
-  // Cut anywhere, the two halves are two pages.
+  for (unsigned char c : sync::foreign_page(text, openmetrics ? "" : "text/html"))
+    FUZZ_REQUIRE(c >= 0x20 && c < 0x7f);
+
+  link::sync::Scrape all{.rule = "web",
+                         .url = "http://[::1]/metrics",
+                         .latency = "latency_seconds",
+                         .requests = "requests",
+                         .errors = "requests_total{code!=\"200\"}"};
+  link::sync::Scrape latency = all;
+  latency.requests = latency.errors = "";
+  // Cut anywhere, the two halves are two pages, and come in turn.
   const std::size_t half = text.find("\n\n");
-  for (const std::string_view page :
-       {text.substr(0, half), text, text.substr(half == text.npos ? 0 : half)}) {
-    static Duration now{};
-    now += std::chrono::seconds(1);
-    FUZZ_REQUIRE(link::sync::validate(link::sync::Up(differences.page(now, page, openmetrics))));
+  const std::string_view first = text.substr(0, half == text.npos ? half : half + 1),
+                         second = text.substr(half == text.npos ? 0 : half + 1);
+  for (const auto& scrape : {all, latency}) {
+    sync::Differences differences(scrape);
+    Duration now{};
+    for (const std::string_view page : {first, second, second, first, text, second}) {
+      now += std::chrono::seconds(1);
+      const auto reading = differences.page(now, page, openmetrics, "text/plain");
+      FUZZ_REQUIRE(link::sync::validate(link::sync::Up(reading)));
+      // No percentile without a request that it is of.
+      FUZZ_REQUIRE(!reading.has_latency || reading.samples > 0);
+    }
   }
   return 0;
 }

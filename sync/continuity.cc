@@ -83,14 +83,18 @@ Continuity::Verdict Continuity::judge(const PageCounters& before, const PageCoun
     if (anew[k] > covers_s * std::max(kFewPerSecond, kBusier * fastest))
       verdict.doubt = "its counters began anew: differences do, too";
     // Errors do jump.
-    if (static_cast<Counted>(k) != Counted::Errors &&
-        grown[k] > std::max(covers_s * std::max(kFewPerSecond, kJump * fastest), counted[k]))
+    if (static_cast<Counted>(k) == Counted::Errors) continue;
+    if (grown[k] > std::max(covers_s * std::max(kFewPerSecond, kJump * fastest), counted[k]))
       verdict.doubt = "its counters have more than doubled at once: the next answer tells whether they go on";
+    else if (settling_ && grown[k] > covers_s * std::max(kFewPerSecond, kBusier * fastest))
+      verdict.doubt = "its counters begin: the next answer tells whether they go on";
   }
+  settling_ = any_fell && !verdict.doubt.empty();
   if (any_fell && starts_known && !other_process)
     verdict.doubt = "its counters fell, although the process is the same: differences begin anew";
   if (back) {
     changes_.push_back(page_);
+    settling_ = true;
     verdict.doubt = "its counters went back and came again: differences begin anew";
   }
   if (changes_often()) {

@@ -58,6 +58,7 @@ class Continuity {
   bool came_back(const PageCounters& before, const PageCounters& now);
 
   std::uint64_t page_ = 0;
+  bool settling_ = true;  // nothing says yet that what answers is one process
   std::map<std::string, bool> goes_on_;
   std::map<std::string, Fallen> fallen_;                 // series that fell of late
   std::map<double, std::uint64_t> starts_;               // of processes that answered of late

@@ -151,5 +151,53 @@ TEST_F(PrometheusCollectorTest, TheFirstAnswerIsOnItsWay) {
   EXPECT_EQ(pages.why_not(web), "answered once");
 }
 
+TEST_F(PrometheusCollectorTest, AboveTheHighestBucketIsOnlyKnownWhereTheObjectiveIsBelowIt) {
+  struct Row {
+    double objective_ms, p50_ms;
+    Validity p50, p99;
+    bool missed;
+  };
+  for (const Row& row : {Row{0, 40, Validity::Good, Validity::Degraded, false},
+                         Row{100, 40, Validity::Good, Validity::Degraded, true},
+                         Row{250, 40, Validity::Good, Validity::Degraded, true},
+                         Row{250, 250, Validity::Missing, Validity::Degraded, true},
+                         Row{500, 40, Validity::Missing, Validity::Missing, false}}) {
+    SCOPED_TRACE(row.objective_ms);
+    pages.configure({{.rule = "web", .objective_ms = row.objective_ms}}, std::chrono::seconds(1));
+    auto r = good();
+    r.p50_ms = row.p50_ms;
+    r.p99_ms = 250;
+    r.at_least = true;
+    r.exact = false;
+    take(r);
+    const Observation& o = after(0.5);
+    EXPECT_EQ(o[Signal::LatencyP50].validity, row.p50);
+    EXPECT_EQ(o[Signal::LatencyP99].validity, row.p99);
+    EXPECT_TRUE(o[Signal::RequestRate].trusted());
+    if (row.missed) {
+      EXPECT_GT(o[Signal::LatencyP99].value, row.objective_ms);
+    }
+    EXPECT_EQ(trouble().empty(), row.p99 != Validity::Missing) << trouble();
+  }
+  EXPECT_EQ(trouble(),
+            "the metrics page of rule web is without latency: p99 is above the highest bucket, 250 ms, which "
+            "is below the objective of 500 ms: add buckets around it");
+}
+
+TEST_F(PrometheusCollectorTest, APageThatNeverHasALatencySaysWhy) {
+  auto r = good();
+  r.has_latency = false;
+  r.no_latency = "histogram a has no finite bucket";
+  take(r);
+  const Observation& o = after(0.5);
+  EXPECT_EQ(o[Signal::LatencyP99].validity, Validity::Missing);
+  EXPECT_EQ(o[Signal::LatencyP50].validity, Validity::Missing);
+  EXPECT_TRUE(o[Signal::RequestRate].trusted());
+  EXPECT_THAT(trouble(), HasSubstr("without latency: histogram a has no finite bucket"));
+  EXPECT_THAT(pages.why_not(web), HasSubstr("no finite bucket"));
+  pages.configure({{.rule = "web", .latency = false}}, std::chrono::seconds(1));
+  EXPECT_EQ(trouble(), "") << "nobody asks for it";
+}
+
 }  // namespace
 }  // namespace flash

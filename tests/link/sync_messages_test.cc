@@ -51,6 +51,7 @@ std::vector<Down> downs() {
 std::vector<Up> ups() {
   return {HelloUp{"flash-sync 0.1.0", 7, true},
           good(),
+          Reading{.rule = "web", .covers_s = 1, .requests = 3, .no_latency = "no bucket"},
           Reading{.rule = "web", .state = ReadingState::Invalid, .reason = "no"},
           WantMetrics{},
           EpisodesStored{3},
@@ -99,6 +100,8 @@ TEST(SyncMessages, NamesTheFieldThatIsOutOfBounds) {
   EXPECT_THAT(up_error("state", "fine"), HasSubstr("state: not a state"));
   EXPECT_THAT(up_error("reason", "because"), HasSubstr("reason: given exactly"));
   EXPECT_THAT(up_error("rule", ""), HasSubstr("rule: empty"));
+  EXPECT_THAT(up_error("no_latency", "why"), HasSubstr("no_latency: given only where"));
+  EXPECT_THAT(up_error("at_least", 1), HasSubstr("at_least"));
 }
 
 TEST(SyncMessages, ANearestPairComesBackWholeAndIsChecked) {

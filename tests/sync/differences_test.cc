@@ -182,6 +182,211 @@ TEST_F(DifferencesTest, OtherBucketsBeginAnew) {
   EXPECT_THAT(r.reason, HasSubstr("buckets have changed"));
 }
 
+/// Pages that have no percentile, or one that is only a bound; the second answer counts.
+struct Page {
+  std::string name, first, second;
+  bool at_least = false, has_latency = false;
+  std::string no_latency;  // part of it
+  std::string wrong;       // of the second, where it is invalid
+  double requests = 0;
+};
+class PercentileOutOfNothing : public DifferencesTest, public testing::WithParamInterface<Page> {};
+
+TEST_P(PercentileOutOfNothing, IsNone) {
+  page(GetParam().first);
+  const Reading r = page(GetParam().second);
+  if (!GetParam().wrong.empty()) {
+    EXPECT_EQ(r.state, ReadingState::Invalid);
+    EXPECT_THAT(r.reason, HasSubstr(GetParam().wrong));
+    return;
+  }
+  ASSERT_EQ(r.state, ReadingState::Good) << r.reason;
+  EXPECT_EQ(r.has_latency, GetParam().has_latency) << r.p99_ms;
+  EXPECT_EQ(r.at_least, GetParam().at_least);
+  EXPECT_THAT(r.no_latency, HasSubstr(GetParam().no_latency));
+  EXPECT_EQ(r.no_latency.empty(), GetParam().no_latency.empty());
+  EXPECT_FALSE(r.has_latency && r.exact);
+  EXPECT_DOUBLE_EQ(r.requests, GetParam().requests);
+}
+
+std::string bucket(const std::string& le, int n) {
+  return "latency_seconds_bucket{le=\"" + le + "\"} " + std::to_string(n) + "\n";
+}
+std::string typed(const std::string& type) {
+  return "# TYPE latency_seconds " + type + "\n";
+}
+std::string count(int n) {
+  return "latency_seconds_count " + std::to_string(n) + "\n";
+}
+const std::string kHistogram = typed("histogram"), kSummary = typed("summary");
+
+INSTANTIATE_TEST_SUITE_P(
+    Pages, PercentileOutOfNothing,
+    testing::Values(
+        Page{.name = "inf_alone",
+             .first = kHistogram + bucket("+Inf", 50) + count(50),
+             .second = kHistogram + bucket("+Inf", 90) + count(90),
+             .no_latency = "has no finite bucket (a native histogram?)",
+             .requests = 40},
+        Page{.name = "no_bucket_at_all",
+             .first = kHistogram + count(50),
+             .second = kHistogram + count(90),
+             .no_latency = "shows no buckets (a native histogram?)",
+             .requests = 40},
+        Page{.name = "all_above_the_only_bucket",
+             .first = bucket("0.05", 0) + bucket("+Inf", 50),
+             .second = bucket("0.05", 0) + bucket("+Inf", 90),
+             .at_least = true,
+             .has_latency = true,
+             .requests = 40},
+        Page{.name = "all_in_the_only_bucket",
+             .first = bucket("5", 50) + bucket("+Inf", 50),
+             .second = bucket("5", 90) + bucket("+Inf", 90),
+             .has_latency = true,
+             .requests = 40},
+        Page{.name = "all_at_zero",
+             .first = bucket("0", 50) + bucket("1", 50) + bucket("+Inf", 50),
+             .second = bucket("0", 90) + bucket("1", 90) + bucket("+Inf", 90),
+             .no_latency = "a bucket that ends at 0",
+             .requests = 40},
+        Page{.name = "all_below_zero",
+             .first = bucket("-1", 50) + bucket("1", 50) + bucket("+Inf", 50),
+             .second = bucket("-1", 90) + bucket("1", 90) + bucket("+Inf", 90),
+             .no_latency = "a bucket that ends at 0",
+             .requests = 40},
+        Page{.name = "nothing_counted",
+             .first = bucket("0.1", 50) + bucket("1", 60) + bucket("+Inf", 60),
+             .second = bucket("0.1", 50) + bucket("1", 60) + bucket("+Inf", 60)},
+        Page{.name = "announced_only", .first = kHistogram, .second = kHistogram},
+        Page{.name = "summary_without_quantiles",
+             .first = kSummary + count(50),
+             .second = kSummary + count(90),
+             .no_latency = "has no 0.99 quantile",
+             .requests = 40},
+        Page{.name = "summary_without_p99",
+             .first = kSummary + "latency_seconds{quantile=\"0.9\"} 1\n" + count(50),
+             .second = kSummary + "latency_seconds{quantile=\"0.9\"} 1\n" + count(90),
+             .no_latency = "has no 0.99 quantile",
+             .requests = 40},
+        Page{.name = "summary_of_nan",
+             .first = kSummary + "latency_seconds{quantile=\"0.99\"} NaN\n" + count(50),
+             .second = kSummary + "latency_seconds{quantile=\"0.99\"} NaN\n" + count(90),
+             .requests = 40},
+        Page{.name = "summary_without_count",
+             .first = "",
+             .second = kSummary + "latency_seconds{quantile=\"0.99\"} 1\n",
+             .wrong = "has no _count"},
+        Page{.name = "count_contradicts_the_buckets",
+             .second = bucket("0.1", 0) + bucket("+Inf", 0) + count(500),
+             .wrong = "_count has more than twice"},
+        Page{.name = "not_cumulative",
+             .second = bucket("0.1", 5) + bucket("1", 4) + bucket("+Inf", 9),
+             .wrong = "do not add up"},
+        Page{.name = "bound_is_nan", .second = bucket("NaN", 5) + bucket("+Inf", 9), .wrong = "is no number"},
+        Page{.name = "bound_is_a_word",
+             .second = bucket("fast", 5) + bucket("+Inf", 9),
+             .wrong = "whose bound (le) is no number"},
+        Page{.name = "bound_twice",
+             .second = bucket("0.1", 5) + bucket("0.10", 5) + bucket("+Inf", 9),
+             .wrong = "there twice"},
+        Page{.name = "no_inf", .second = bucket("0.1", 5) + bucket("1", 9), .wrong = "no +Inf bucket"},
+        Page{.name = "vmrange",
+             .second = "latency_seconds_bucket{vmrange=\"1.000e-01...1.136e-01\"} 3\n",
+             .wrong = "vmrange"},
+        Page{.name = "gaugehistogram",
+             .second = typed("gaugehistogram") + bucket("0.1", 5) + bucket("+Inf", 9),
+             .wrong = "is a gaugehistogram"}),
+    [](const auto& p) { return p.param.name; });
+
+TEST_F(DifferencesTest, BucketsInAnyOrderAreRead) {
+  page(bucket("+Inf", 10) + bucket("1", 10) + bucket("0.1", 10));
+  const Reading r = page(bucket("+Inf", 50) + bucket("1", 50) + bucket("0.1", 10));
+  EXPECT_NEAR(r.p50_ms, 550, 1e-9);
+}
+
+TEST_F(DifferencesTest, BucketsThatChangeAgainAndAgainAreNamed) {
+  page(bucket("1", 10) + bucket("+Inf", 10));
+  EXPECT_EQ(page(bucket("2", 10) + bucket("+Inf", 10)).state, ReadingState::First);
+  const Reading r = page(bucket("1", 20) + bucket("+Inf", 20));
+  EXPECT_EQ(r.state, ReadingState::Invalid);
+  EXPECT_THAT(r.reason, HasSubstr("several processes answer in turn"));
+}
+
+/// A counter of requests on pages a second apart, and what is said of each: requests, or -1: not compared,
+/// -2: several processes.
+struct Answers {
+  std::string name;
+  std::vector<int> totals;
+  std::vector<double> said;
+  std::vector<int> starts = {};  // process_start_time_seconds
+};
+class OneProcessOrSeveral : public DifferencesTest, public testing::WithParamInterface<Answers> {};
+
+TEST_P(OneProcessOrSeveral, IsToldApart) {
+  const Answers& a = GetParam();
+  std::vector<double> said;
+  for (std::size_t i = 0; i < a.totals.size(); ++i) {
+    const int n = a.totals[i];
+    std::string text = histogram({n, n, n, n});
+    if (!a.starts.empty()) text += "process_start_time_seconds " + std::to_string(a.starts[i]) + "\n";
+    const Reading r = page(text);
+    said.push_back(r.state == ReadingState::Good ? r.requests : r.state == ReadingState::First ? -1 : -2);
+    if (r.state == ReadingState::Invalid) {
+      EXPECT_THAT(r.reason, HasSubstr("several processes"));
+    }
+  }
+  EXPECT_EQ(said, a.said);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Pages, OneProcessOrSeveral,
+    testing::Values(
+        Answers{"one", {1000, 1010, 1020, 1035}, {-1, 10, 10, 15}},
+        Answers{"restarted", {1000, 1010, 1020, 8, 18}, {-1, 10, 10, 8, 10}},
+        Answers{"restarted_long_ago", {90000, 90010, 90020, 5000, 5010}, {-1, 10, 10, -1, 10}},
+        Answers{"restarted_under_load", {90000, 92000, 94000, 1500, 3500}, {-1, -1, 2000, 1500, 2000}},
+        Answers{"two_workers", {9000, 5000, 9010, 5010, 9020, 5020}, {-1, -1, -1, -1, -2, -2}},
+        Answers{"two_workers_the_smaller_first", {500, 9000, 510, 9010, 520, 9020}, {-1, -1, -1, -1, -1, -2}},
+        Answers{"three_workers",
+                {9000, 5000, 7000, 9010, 5010, 7010, 9020, 5020},
+                {-1, -1, -1, -1, -1, -1, -2, -2}},
+        Answers{"workers_that_are_young", {30, 20, 35, 25, 40, 30}, {-1, 20, -1, 25, -2, -2}},
+        Answers{"a_dip", {9000, 9010, 20, 9030, 9040, 9050}, {-1, 10, 20, -1, 10, 10}},
+        Answers{"a_little_dip", {9000, 9010, 9005, 9030, 9040}, {-1, 10, -1, -1, 10}},
+        Answers{"a_jump", {1000, 1010, 1000000, 1000010}, {-1, 10, -1, 10}},
+        Answers{"a_busy_second", {1000000, 1000010, 1050000, 1050010}, {-1, 10, 49990, 10}},
+        Answers{"a_load_that_begins", {10, 10, 5010, 10010}, {-1, 0, -1, 5000}},
+        Answers{"another_process_that_has_more",
+                {1000, 1010, 1500, 1510},
+                {-1, 10, -1, 10},
+                {100, 100, 200, 200}},
+        Answers{"two_processes_that_say_so",
+                {1000, 1500, 1010, 1510, 1020},
+                {-1, -1, -1, -2, -2},
+                {100, 200, 100, 200, 100}},
+        Answers{"fell_and_is_the_same", {1000, 1010, 20, 30}, {-1, 10, -1, 10}, {100, 100, 100, 100}}),
+    [](const auto& p) { return p.param.name; });
+
+TEST_F(DifferencesTest, ASeriesThatIsAwayForAPageIsNotAllNew) {
+  const std::string a = histogram({100, 100, 100, 100}, "handler=\"/a\"");
+  const auto b = [](int n) { return histogram({n, n, n, n}, "handler=\"/b\"", ""); };
+  page(a + b(90000));
+  page(a + b(90010));
+  EXPECT_DOUBLE_EQ(page(a).requests, 0);
+  EXPECT_EQ(page(a + b(90030)).state, ReadingState::First);
+  EXPECT_DOUBLE_EQ(page(a + b(90040)).requests, 10);
+}
+
+TEST_F(DifferencesTest, ErrorsOfALongLifeAreNotThoseOfASecond) {
+  auto s = web("");
+  s.requests = "requests_total";
+  s.errors = "errors_total";
+  scrape(s);
+  page("requests_total 10\nerrors_total 90000\n");
+  page("requests_total 20\nerrors_total 90001\n");
+  EXPECT_EQ(page("requests_total 30\nerrors_total 50000\n").state, ReadingState::First);
+}
+
 TEST(MillisecondsPerUnit, FollowsTheNamesSuffix) {
   EXPECT_EQ(milliseconds_per_unit("http_request_duration_seconds"), 1000);
   EXPECT_EQ(milliseconds_per_unit("latency"), 1000);

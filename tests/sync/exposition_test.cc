@@ -69,6 +69,10 @@ TEST(Exposition, AnOpenMetricsPageWithoutItsEndWasCut) {
   EXPECT_EQ(wrong("a 1\n# EOF", true), "");
 }
 
+TEST(Exposition, AByteOrderMarkIsReadPast) {
+  EXPECT_EQ(wrong("\xef\xbb\xbf# HELP a b\na 1\n"), "");
+}
+
 TEST(Exposition, ALineWithoutItsEndWasCut) {
   EXPECT_THAT(wrong("a 1\nb 23"), HasSubstr("line 2: the line does not end"));
 }

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "tests/sync/loopback_server.h"
+#include "tests/sync/packed.h"
 
 namespace flash::sync {
 namespace {
@@ -119,6 +120,83 @@ TEST_F(ScraperTest, WhatIsWantedAsBeforeGoesOn) {
   EXPECT_EQ(next().state, ReadingState::Good);
   scraper->set(now, {});
   EXPECT_EQ(scraper->size(), 0u);
+}
+
+std::string http_encoded(const std::string& body, const std::string& encoding) {
+  return "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: " + encoding +
+         "\r\nContent-Length: " + std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body;
+}
+
+TEST_F(ScraperTest, APageInGzipIsReadThoughNobodyAskedForIt) {
+  LoopbackServer server(http_encoded(Gzip::stored(page(10)), "gzip"));
+  want(server.url());
+  EXPECT_EQ(next().state, ReadingState::First);
+  server.set(http_encoded(Gzip::stored(page(60)), "gzip"));
+  const Reading r = next();
+  EXPECT_EQ(r.state, ReadingState::Good) << r.reason;
+  EXPECT_DOUBLE_EQ(r.requests, 50);
+  EXPECT_THAT(server.last_request(), HasSubstr("Accept-Encoding: identity"));
+}
+
+TEST_F(ScraperTest, ABombIsMeasuredByWhatItUnpacksTo) {
+  const std::string bomb = Gzip::run('\n', 1 + 258 * 1000);
+  ASSERT_LT(bomb.size(), 2000u);
+  LoopbackServer server(http_encoded(bomb, "gzip"));
+  want(server.url());
+  const Reading r = next();
+  EXPECT_EQ(r.state, ReadingState::Invalid);
+  EXPECT_THAT(r.reason, HasSubstr("longer than 10000 bytes"));
+}
+
+TEST_F(ScraperTest, AnswersThatAreNoPageAreNamedWithWhatToDo) {
+  const auto status = [](const std::string& line) {
+    return "HTTP/1.1 " + line + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+  };
+  struct Row {
+    std::string answer;
+    ReadingState state;
+    const char* words;
+  };
+  const std::string cut = page(1).substr(0, 60);
+  for (const Row& row : {
+           Row{http_ok(Gzip::stored(page(1))), ReadingState::Invalid, "compressed with gzip"},
+           Row{http_encoded(page(1), "gzip"), ReadingState::Invalid,
+               "comes as gzip, and cannot be read as that"},
+           Row{http_encoded(page(1), "lzma"), ReadingState::Invalid, "in an encoding that is not known"},
+           Row{http_ok("<html><form>", "text/html"), ReadingState::Invalid, "HTML"},
+           Row{http_ok("{\"a\":1}", "application/json"), ReadingState::Invalid, "JSON"},
+           Row{http_ok("\x0a\x01u", "application/vnd.google.protobuf; encoding=delimited"),
+               ReadingState::Invalid, "protobuf"},
+           Row{http_ok(std::string("u\0p\0", 4)), ReadingState::Invalid, "UTF-16"},
+           Row{http_ok(""), ReadingState::Invalid, "empty"},
+           Row{http_ok(cut), ReadingState::Invalid, "the page was cut, or lacks its last newline"},
+           Row{status("401 Unauthorized"), ReadingState::Unreachable, "401; it wants a login"},
+           Row{status("403 Forbidden"), ReadingState::Unreachable, "403; it does not let this host"},
+           Row{status("404 Not Found"), ReadingState::Unreachable, "404; there is no such page"},
+           Row{status("400 Bad Request"), ReadingState::Unreachable,
+               "400; it refuses the request: is it https"},
+           Row{status("503 Service Unavailable"), ReadingState::Unreachable, "503; the application"},
+           Row{"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", ReadingState::Unreachable,
+               "204; there is no page"},
+           Row{std::string("\x15\x03\x01\0\x02\x02\x46", 7), ReadingState::Unreachable, "is it https"},
+           Row{"", ReadingState::Unreachable, "is it https there"},
+           Row{"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n" + page(1), ReadingState::Unreachable,
+               "the page was cut"},
+           Row{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n" + page(1),
+               ReadingState::Unreachable, "the page was cut"},
+       }) {
+    SCOPED_TRACE(row.words);
+    LoopbackServer server(row.answer);
+    want(server.url());
+    const Reading r = next();
+    EXPECT_EQ(r.state, row.state) << r.reason;
+    EXPECT_THAT(r.reason, HasSubstr(row.words));
+    EXPECT_TRUE(link::sync::validate(link::sync::Up(r)));
+  }
+  LoopbackServer plain(status("400 Bad Request"));
+  auto url = plain.url();
+  want(url.replace(0, 4, "https"));
+  EXPECT_THAT(next().reason, HasSubstr("is it http, not https, there?"));
 }
 
 }  // namespace
