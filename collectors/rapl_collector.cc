@@ -22,6 +22,8 @@ constexpr int kConstraints = 3;
 // A wrap is believed where it makes no more than so many times the highest reading: one that is not costs a
 // tick, and a counter that began anew near its range looks like one.
 constexpr double kWrapRise = 2;
+// A counter that began anew is back by then.
+constexpr int kDeadTicks = 5;
 // The kernel's counters move every millisecond.
 constexpr Duration kStandsStill = std::chrono::milliseconds(100);
 
@@ -148,13 +150,15 @@ void RaplCollector::collect(Now now, ObservationTable& table) {
     return;
   }
   const Sample power = watts(now.mono);
+  invalid_ticks_ = power.validity == Validity::Invalid ? std::min(invalid_ticks_ + 1, kDeadTicks) : 0;
   for (const TargetId id : targets_)
     if (const auto row = table.find(id); row != table.end()) row->second[Signal::Power] = power;
 }
 
 std::vector<Degraded> RaplCollector::degraded() const {
-  if (!denied_) return {};
-  return {{"rapl", "energy counters may not be read: power is not measured"}};
+  if (denied_) return {{"rapl", "energy counters may not be read: power is not measured"}};
+  if (invalid_ticks_ < kDeadTicks) return {};
+  return {{"rapl", "energy counters stand still or cannot be believed: power is not measured"}};
 }
 
 }  // namespace flash

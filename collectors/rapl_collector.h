@@ -50,6 +50,7 @@ class RaplCollector final : public Collector {
   std::vector<Package> packages_;
   std::string state_;
   bool denied_ = false;
+  int invalid_ticks_ = 0;  // in a row
   std::unordered_set<TargetId> targets_;
 };
 

@@ -154,6 +154,18 @@ TEST_F(Rapl, TheZonesLimitsBoundWhatIsBelieved) {
   EXPECT_EQ(power().validity, Validity::Invalid) << "129 W of a package of 28 W, 64 W for moments";
 }
 
+TEST_F(Rapl, CountersThatStandStillAreNamedAfterAWhile) {
+  start({zone("intel-rapl:0", "package-0", "0\n")});
+  for (int i = 1; i <= 4; ++i) collect(i);
+  EXPECT_TRUE(rapl_->degraded().empty());
+  collect(5);
+  ASSERT_EQ(rapl_->degraded().size(), 1u);
+  EXPECT_NE(rapl_->degraded()[0].reason.find("stand still"), std::string::npos);
+  energy("intel-rapl:0", "100\n");
+  collect(6);
+  EXPECT_TRUE(rapl_->degraded().empty());
+}
+
 TEST(MostWatts, AreWhatThePackageIsMadeForAndItsLimitsWithRoom) {
   EXPECT_EQ(most_watts(28, 64, 8), 128);
   EXPECT_EQ(most_watts(125, 0, 16), 500);

@@ -562,6 +562,29 @@ TEST(FrequencySeat, ALearnedPolicyPicksALevelOfTheHardware) {
   EXPECT_NEAR(l.last(kCpus).alternatives[4].value, 1, 1e-3);
 }
 
+TEST(ControlLoop, JudgesByTheSizeOfTheMachineThatCollectorsSee) {
+  class Sized final : public Collector {
+   public:
+    std::string_view name() const override { return "sized"; }
+    void track(const Target&) override {}
+    void untrack(TargetId) override {}
+    void collect(Now, ObservationTable& table) override {
+      for (auto& [id, o] : table) o[Signal::CpuUsage] = Sample::good(usage);
+    }
+    void measure(MachineSize& machine) const override { machine.cores = 4; }
+    double usage = 4;
+  };
+  Sized collector;
+  FakeActuator actuator;
+  actuator.offer(kWeb, KnobKind::CpuLimit, 1.0);
+  ControlLoop loop(Loop::defaults(), {&collector}, actuator, {});
+  ASSERT_TRUE(loop.add_target(at(0), target(kWeb, "web"), cpu_rule(Mode::Recommend)));
+  EXPECT_EQ(loop.tick(at(1)).invalid_samples, 0u);
+  collector.usage = 4000;
+  EXPECT_EQ(loop.tick(at(2)).invalid_samples, 1u);
+  EXPECT_EQ(loop.history(kWeb)->back().observation[Signal::CpuUsage].validity, Validity::Invalid);
+}
+
 TEST(FrequencyReward, OneWildReadingOfThePowerIsNotItsScaleForEver) {
   constexpr TargetId kCpus{TargetKind::CpuSet, 1};
   Loop l;
