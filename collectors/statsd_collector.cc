@@ -1,7 +1,6 @@
 #include "collectors/statsd_collector.h"
 
 #include <arpa/inet.h>
-#include <fnmatch.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,6 +13,8 @@
 #include <cmath>
 #include <cstring>
 #include <utility>
+
+#include "core/glob.h"
 
 namespace flash {
 namespace {
@@ -31,7 +32,7 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
   std::memcpy(text, name.data(), name.size());
   text[name.size()] = '\0';
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return fnmatch(pattern.c_str(), text, FNM_CASEFOLD) == 0;
+    return glob_matches_any_case(pattern.c_str(), text);
   });
 }
 

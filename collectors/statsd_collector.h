@@ -2,7 +2,7 @@
 // taken as StatsD lines (statsd_parser.h) from a UNIX datagram socket and, if asked for, from UDP on
 // loopback.
 //
-// Which line means what (options below; names match as fnmatch(3), case does not count):
+// Which line means what (options below; names match as in core/glob.h, case does not count):
 //   application  the value of the first of `application_tags` that the line carries; without such a tag the
 //                name up to its first dot ("web.latency" belongs to "web"). Only applications that some
 //                target names are kept, so senders cannot fill our memory with names.

@@ -40,7 +40,8 @@ std::string_view to_string(SloSource s) {
   return name_of(std::array<std::string_view, 4>{"statsd", "prometheus", "kernel", "auto"}, s);
 }
 std::string_view to_string(CgroupOwner o) {
-  return name_of(std::array<std::string_view, 4>{"unmanaged", "systemd", "delegated", "kubelet"}, o);
+  return name_of(std::array<std::string_view, 5>{"unmanaged", "systemd", "delegated", "kubelet", "unknown"},
+                 o);
 }
 std::string_view to_string(LeaseState s) {
   return name_of(std::array<std::string_view, 7>{"unclaimed", "ours", "yielded", "contended", "held",

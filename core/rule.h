@@ -59,12 +59,12 @@ struct RewardOptions {
   double power_price = 0.25;  // Default only: weight of relative power, cpu-frequency task
 };
 
-/// Which targets. All given parts must match; at least one is given. Globs as fnmatch(3), '/' is not special.
+/// Which targets. All given parts must match; at least one is given. Globs as in core/glob.h.
 struct Selector {
   std::string cgroup;             // glob on the path below the hierarchy root
   std::string unit;               // glob on the systemd unit
   std::string container;          // glob on the container's name or id
-  std::string container_runtime;  // exact: docker, podman, containerd, crio
+  std::string container_runtime;  // exact: docker, podman, containerd, crio, lxc
   std::string pod_uid;            // glob
   std::vector<int> cpus;          // cpu-frequency: the CPU set ("0-3,8"); empty = all CPUs
 };
@@ -147,7 +147,7 @@ struct Rule {
   GuardOptions guards;
   ExplorationOptions exploration;
   LeaseOptions lease;
-  bool allow_kubelet = false;  // write directly below kubepods
+  bool allow_kubelet = false;  // write directly what is the kubelet's
 };
 
 }  // namespace flash

@@ -38,16 +38,18 @@ struct TargetId {
 
 /// Who may write the cgroup's files (FACTS: Documentation/CGROUP_DELEGATION of systemd).
 enum class CgroupOwner : std::uint8_t {
-  Unmanaged,  // nobody known: made by hand, by us, or by a runtime with its cgroupfs driver: write directly
+  Unmanaged,  // nobody else writes: a unit's own folder, a runtime's with its cgroupfs driver, or one that a
+              // rule spells out: write directly
   Systemd,    // a unit or scope of systemd: SetUnitProperties(runtime)
   Delegated,  // below a Delegate=yes unit: write directly
-  Kubelet,    // below kubepods: rewritten by the kubelet; direct writes only when the rule opts in
+  Kubelet,    // a pod or what holds pods: rewritten by the kubelet; direct writes only when the rule opts in
+  Unknown,    // cannot be told: nothing is written (Target::spell_out)
 };
 std::string_view to_string(CgroupOwner o);
 
 struct Container {
-  std::string runtime;  // "docker", "podman", "containerd", "crio"; empty: not a container
-  std::string id;       // full id as the path has it
+  std::string runtime;  // "docker", "podman", "containerd", "crio", "lxc"; "unknown"; empty: not a container
+  std::string id;       // full id as the path has it (lxc: the name)
   std::string name;     // name if known, else the short id
   std::string pod_uid;  // kubernetes only
   bool operator==(const Container&) const = default;
@@ -57,9 +59,12 @@ struct Target {
   TargetId id;
   std::string name;    // what people see: container name, unit, or the cgroup's path
   std::string cgroup;  // path below the hierarchy's root, "/system.slice/web.service"; empty for CpuSet
-  std::string unit;    // systemd unit that owns the cgroup, if any
+  std::string unit;    // unit of the system's systemd whose own cgroup it is, if any
   Container container;
   CgroupOwner owner = CgroupOwner::Unmanaged;
+  std::string doubt;  // owner Unknown: why, in words
+  std::string
+      spell_out;  // owner Unknown: the path that a rule's select.cgroup has to spell out to vouch for it
   std::vector<int> cpus;  // CpuSet only, ascending
   std::string
       application;   // whose SLO counts (StatsD `app` tag); defaults to the rule's or the target's name

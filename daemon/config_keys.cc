@@ -188,9 +188,7 @@ std::optional<std::string> check_glob(std::string_view v) {
   if (auto wrong = plain_text(v, 4096)) return wrong;
   if (v.empty()) return "is empty; leave the key out to match everything";
   for (std::size_t i = 0; i < v.size(); ++i) {
-    if (v[i] == '\\') {
-      if (++i == v.size()) return "ends in a backslash";
-    } else if (v[i] == '[') {
+    if (v[i] == '[') {
       // fnmatch(3) takes an unclosed bracket for itself, which is never what was meant. "[]a]" and "[!]a]"
       // hold a bracket.
       std::size_t close = i + 1;
@@ -201,6 +199,13 @@ std::optional<std::string> check_glob(std::string_view v) {
     }
   }
   return std::nullopt;
+}
+
+/// Where a backslash was an escape it had to be written twice; no name has two in a row.
+std::string single_backslashes(std::string text) {
+  const auto both = [](char a, char b) { return a == '\\' && b == '\\'; };
+  text.erase(std::unique(text.begin(), text.end(), both), text.end());
+  return text;
 }
 
 std::optional<std::string> check_cgroup_glob(std::string_view v) {
@@ -288,9 +293,9 @@ std::optional<std::string> check_cpus(std::string_view v) {
 }
 
 std::optional<std::string> check_runtime(std::string_view v) {
-  for (std::string_view known : {"docker", "podman", "containerd", "crio"})
+  for (std::string_view known : {"docker", "podman", "containerd", "crio", "lxc"})
     if (v == known) return std::nullopt;
-  return "is not one of docker, podman, containerd, crio";
+  return "is not one of docker, podman, containerd, crio, lxc";
 }
 
 // --- the table --------------------------------------------------------------------------------------------
@@ -579,33 +584,38 @@ std::vector<ConfigKey> make_table() {
                      .form = "name",
                      .meaning = "Whose metrics and SLO count (the app tag of StatsD lines); empty: the "
                                 "target's name."}));
-  t.push_back(
-      bound(FIELD(rule.allow_kubelet),
-            {.pointer = "/rules/*/allow_kubelet",
-             .type = KeyType::Boolean,
-             .only = kLimits,
-             .meaning = "Write directly below kubepods, although the kubelet rewrites its cgroups."}));
+  t.push_back(bound(
+      FIELD(rule.allow_kubelet),
+      {.pointer = "/rules/*/allow_kubelet",
+       .type = KeyType::Boolean,
+       .only = kLimits,
+       .meaning =
+           "Write the kubelet's cgroups (pods and their containers) directly, although it rewrites them."}));
 
   object("/rules/*/select",
          "Which targets; all parts given must match. A resource-limits rule gives at least one.");
   const auto glob = [&t](auto field, std::string_view pointer, auto check, std::string_view form,
                          std::string_view meaning) {
-    t.push_back(bound(field, {.pointer = pointer,
-                              .type = KeyType::Text,
-                              .check = check,
-                              .form = form,
-                              .only = Task::ResourceLimits,
-                              .default_words = "any",
-                              .meaning = meaning}));
+    ConfigKey key = bound(field, {.pointer = pointer,
+                                  .type = KeyType::Text,
+                                  .check = check,
+                                  .form = form,
+                                  .only = Task::ResourceLimits,
+                                  .default_words = "any",
+                                  .meaning = meaning});
+    key.set = [](ConfigDraft& d, const json& v) {
+      decltype(field){}(d) = single_backslashes(v.get_ref<const std::string&>());
+    };
+    t.push_back(std::move(key));
   };
   glob(FIELD(rule.select.cgroup), "/rules/*/select/cgroup", check_cgroup_glob, "glob",
        "The cgroup's path below its hierarchy's root, such as /system.slice/web*; '*' also matches '/'.");
   glob(FIELD(rule.select.unit), "/rules/*/select/unit", check_glob, "glob",
-       "The systemd unit that owns the cgroup.");
+       "The systemd unit whose cgroup it is, as systemctl prints its name; a backslash stands for itself.");
   glob(FIELD(rule.select.container), "/rules/*/select/container", check_glob, "glob",
        "The container's name or id.");
   glob(FIELD(rule.select.container_runtime), "/rules/*/select/container_runtime", check_runtime,
-       "one of docker, podman, containerd, crio", "The container's runtime.");
+       "one of docker, podman, containerd, crio, lxc", "The container's runtime.");
   glob(FIELD(rule.select.pod_uid), "/rules/*/select/pod_uid", check_glob, "glob",
        "The uid of the Kubernetes pod.");
   t.push_back(

@@ -1,12 +1,6 @@
 #include "policy/rule_match.h"
 
-#include <fnmatch.h>
-
 namespace flash {
-
-bool glob_matches(const std::string& pattern, const std::string& text) {
-  return ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
-}
 
 bool matches(const Rule& rule, const Target& target) {
   if (rule.task != target.task()) return false;
@@ -25,6 +19,14 @@ bool matches(const Rule& rule, const Target& target) {
               !c.runtime.empty() && (glob_matches(s.container, c.name) || glob_matches(s.container, c.id))) &&
          part(s.container_runtime, s.container_runtime == c.runtime) &&
          part(s.pod_uid, !c.pod_uid.empty() && glob_matches(s.pod_uid, c.pod_uid)) && any;
+}
+
+bool vouches_for(const Rule& rule, const Target& target) {
+  const std::string& path = target.spell_out;
+  if (target.owner != CgroupOwner::Unknown || path.empty() || rule.task != Task::ResourceLimits) return false;
+  const auto spelled = literal_beginning(rule.select.cgroup);
+  if (spelled.starts_with(path)) return true;
+  return path.starts_with(spelled) && path.back() != '/' && spelled.size() > path.rfind('/') + 1;
 }
 
 std::shared_ptr<const Rule> best_rule(std::span<const std::shared_ptr<const Rule>> rules,

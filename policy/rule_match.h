@@ -1,10 +1,11 @@
-// Purpose: which rule manages a target.
+// Purpose: which rule manages a target, and whether it vouches for one that nobody else does.
 // Ownership: none. Thread rule: pure functions.
 #pragma once
 
 #include <memory>
 #include <span>
 
+#include "core/glob.h"
 #include "core/rule.h"
 #include "core/target.h"
 
@@ -14,8 +15,10 @@ namespace flash {
 /// equals its list (no list: any set); a resource-limits rule matches cgroups only.
 bool matches(const Rule& rule, const Target& target);
 
-/// fnmatch(3) without flags: '*' also takes '/'.
-bool glob_matches(const std::string& pattern, const std::string& text);
+/// The target's owner cannot be told, and the rule's select.cgroup names, without wildcards, the folder from
+/// which on it is so (or how its name begins): whoever wrote the rule knows whose it is. What is inside
+/// something else (spell_out ends in '/') needs that path whole. "*" vouches for nothing.
+bool vouches_for(const Rule& rule, const Target& target);
 
 /// The matching rule of highest priority, of equal ones the first by name; nullptr if none matches.
 std::shared_ptr<const Rule> best_rule(std::span<const std::shared_ptr<const Rule>> rules,

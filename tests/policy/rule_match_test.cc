@@ -20,6 +20,70 @@ TEST(RuleMatch, GlobsTakeSlashes) {
   EXPECT_FALSE(glob_matches("web?", "web12"));
 }
 
+TEST(RuleMatch, ABackslashStandsForItself) {
+  struct {
+    const char *pattern, *text;
+    bool matches;
+  } cases[] = {
+      {"machine-qemu\\x2d1\\x2dweb.scope", "machine-qemu\\x2d1\\x2dweb.scope", true},
+      {"machine-qemu\\x2d*.scope", "machine-qemu\\x2d1\\x2dweb.scope", true},
+      {"dev-disk-by\\x2dlabel-*", "dev-disk-by\\x2dlabel-root.swap", true},
+      {"a\\[bc]", "a\\b", true},
+      {"a[\\]b", "a\\b", true},
+      {"*\\", "a\\", true},
+      {"a\\*", "a*", false},
+      {"machine-qemu-1.scope", "machine-qemu\\x2d1.scope", false},
+      {"[*]", "*", true},
+      {"[*]", "x", false},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(glob_matches(c.pattern, c.text), c.matches) << c.pattern << " " << c.text;
+    EXPECT_EQ(glob_matches_any_case(c.pattern, c.text), c.matches) << c.pattern << " " << c.text;
+  }
+  EXPECT_TRUE(glob_matches_any_case("*REQUESTS*", "web.requests"));
+}
+
+TEST(RuleMatch, VouchesForWhatItSpellsOut) {
+  struct {
+    const char *glob, *spell_out;
+    bool vouches;
+  } cases[] = {
+      {"/web1", "/web1", true},
+      {"/web*", "/web1", true},
+      {"/w*", "/web1", true},
+      {"/web1/*", "/web1", true},
+      {"/web[0-9]", "/web1", true},
+      {"/*", "/web1", false},
+      {"*", "/web1", false},
+      {"*web1", "/web1", false},
+      {"", "/web1", false},
+      {"/?eb1", "/web1", false},
+      {"/system.slice/*", "/system.slice/byhand", false},
+      {"/system.slice/by*", "/system.slice/byhand", true},
+      {"/other", "/web1", false},
+      // Inside something else: its path as a whole.
+      {"/lxc.payload.a/*", "/lxc.payload.a/", true},
+      {"/lxc.payload.a/x", "/lxc.payload.a/", true},
+      {"/lxc.payload.*", "/lxc.payload.a/", false},
+      {"/lxc.payload.a*", "/lxc.payload.a/", false},
+  };
+  for (const auto& c : cases) {
+    Rule rule;
+    rule.select.cgroup = c.glob;
+    Target target = cgroup("/x");
+    target.spell_out = c.spell_out;
+    EXPECT_FALSE(vouches_for(rule, target)) << "its owner is known";
+    target.owner = CgroupOwner::Unknown;
+    EXPECT_EQ(vouches_for(rule, target), c.vouches) << c.glob << " " << c.spell_out;
+  }
+  Rule by_name;
+  by_name.select.container = "web";
+  Target target = cgroup("/x");
+  target.owner = CgroupOwner::Unknown;
+  target.spell_out = "/x";
+  EXPECT_FALSE(vouches_for(by_name, target));
+}
+
 TEST(RuleMatch, AnEmptySelectorMatchesNothing) {
   EXPECT_FALSE(matches({}, cgroup("/web")));
 }
