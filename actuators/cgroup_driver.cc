@@ -104,6 +104,9 @@ Result<std::vector<KnobInfo>> CgroupDriver::discover(const Target& target, const
       const auto period = parse_u64(two_words(reading->raw).second);
       info.lower = kMinQuotaUs / (period && *period > 0 ? static_cast<double>(*period) : 100000.0);
     }
+    if (target.owner == CgroupOwner::Unknown)
+      info.blocked_by = "whose cgroup this is cannot be told (" + target.doubt +
+                        "); a rule whose select.cgroup spells out " + target.spell_out + " may write it";
     if (target.owner == CgroupOwner::Kubelet && !rule.allow_kubelet)
       info.blocked_by = "the kubelet owns this cgroup and would rewrite it; allow_kubelet is not set";
     knobs.push_back(std::move(info));

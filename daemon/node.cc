@@ -249,6 +249,7 @@ std::vector<Degraded> Node::degraded() const {
   if (impl_->watch && !impl_->watch->degraded_reason().empty())
     all.push_back({"cgroup", impl_->watch->degraded_reason()});
   for (const auto& [where, why] : impl_->targets->refused()) all.push_back({where, why});
+  for (const Degraded& d : impl_->targets->notes()) all.push_back(d);
   return all;
 }
 

@@ -14,20 +14,46 @@ TargetId cpu_set_id(const std::vector<int>& cpus) {
   return {TargetKind::CpuSet, hash};
 }
 
-Targets::Targets(ControlLoop& loop, const CgroupIdentifier& identifier, std::vector<int> online_cpus)
+namespace {
+
+// Comparing names that do not match, in steps of one character with one (NearMiss): some ten milliseconds for
+// everything that one call brings. What is beyond is not compared.
+constexpr std::size_t kNearMissWork = 8'000'000;
+
+bool is_nameless(const Container& c) {
+  return !c.runtime.empty() && c.id.size() > c.name.size() && c.id.starts_with(c.name);
+}
+
+/// An id, or the beginning of one, needs no name.
+bool is_id_glob(std::string_view glob) {
+  if (glob.ends_with('*')) glob.remove_suffix(1);
+  return glob.size() >= 8 && glob.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::string count_of(std::size_t n, std::string_view what) {
+  return std::to_string(n) + " " + std::string(what) + (n == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Targets::Targets(ControlLoop& loop, CgroupIdentifier& identifier, std::vector<int> online_cpus)
     : loop_(loop), identifier_(identifier), online_cpus_(std::move(online_cpus)) {}
 
 void Targets::apply(Now now, const std::vector<CgroupEvent>& events) {
+  std::size_t work = kNearMissWork;
+  if (!events.empty()) notes_are_old_ = true;
   for (const CgroupEvent& event : events) {
     if (event.kind == CgroupEvent::Kind::Removed) {
       // The path may name a successor already.
       if (auto it = cgroups_.find(event.path); it != cgroups_.end() && it->second == event.inode)
         cgroups_.erase(it);
       refused_.erase(event.path);
+      forget(event.path);
       leave(now, {TargetKind::Cgroup, event.inode}, true);
     } else {
       cgroups_[event.path] = event.inode;
-      match_cgroup(now, event.path, event.inode);
+      // Without a rule nothing needs to be known of it.
+      if (!rules_.empty()) match_cgroup(now, event.path, event.inode, work);
     }
   }
 }
@@ -35,14 +61,75 @@ void Targets::apply(Now now, const std::vector<CgroupEvent>& events) {
 void Targets::set_rules(Now now, const Rules& rules) {
   rules_ = rules;
   refused_.clear();
-  for (const auto& [path, inode] : cgroups_) match_cgroup(now, path, inode);
+  nameless_.clear();
+  standings_.clear();
+  notes_are_old_ = true;
+  for (const auto& rule : rules_)
+    if (rule->task == Task::ResourceLimits) standings_.push_back({.rule = rule});
+  std::size_t work = kNearMissWork;
+  for (const auto& [path, inode] : cgroups_) match_cgroup(now, path, inode, work);
   match_cpus(now);
 }
 
-void Targets::match_cgroup(Now now, const std::string& path, std::uint64_t inode) {
+void Targets::match_cgroup(Now now, const std::string& path, std::uint64_t inode, std::size_t& work) {
   Target target = identifier_.describe(path, inode);
   const auto rule = best_rule(rules_, target);
+  if (rule && vouches_for(*rule, target)) {
+    target.owner = CgroupOwner::Unmanaged;
+    target.doubt.clear();
+    target.spell_out.clear();
+  }
+  stand(target, rule, work);
   settle(now, std::move(target), rule);
+}
+
+void Targets::stand(const Target& target, const std::shared_ptr<const Rule>& best, std::size_t& work) {
+  if (is_nameless(target.container)) nameless_[target.cgroup] = target.container;
+  for (Standing& s : standings_) {
+    if (s.rule == best) {
+      s.selects = true;
+    } else if (!s.selects && s.taken_by.empty()) {
+      if (best && matches(*s.rule, target))
+        s.taken_by = best->name;
+      else
+        s.near.consider(*s.rule, target, work);
+    }
+  }
+}
+
+void Targets::forget(const std::string& path) {
+  nameless_.erase(path);
+  for (Standing& s : standings_)
+    if (s.near.forget(path)) s.lost = true;
+}
+
+const std::vector<Degraded>& Targets::notes() {
+  if (!notes_are_old_) return notes_;
+  notes_are_old_ = false;
+  notes_.clear();
+  bool names_wanted = false;
+  for (const Standing& s : standings_) {
+    const std::string part = "rule " + s.rule->name;
+    if (const auto& name = s.rule->select.container; !name.empty() && !is_id_glob(name)) names_wanted = true;
+    if (s.selects) continue;
+    std::string words = "selects no target";
+    if (!s.taken_by.empty())
+      words += ": what it matches is managed by rule " + s.taken_by;
+    else if (s.near.found())
+      words += "; " + s.near.words();
+    else if (!s.lost)
+      words += "; nothing here has a name that comes near";
+    notes_.push_back({part, std::move(words)});
+  }
+  if (names_wanted && !nameless_.empty()) {
+    const auto& [cgroup, container] = *nameless_.begin();
+    std::string words = "the names of " + count_of(nameless_.size(), "container") +
+                        " are not known, such as of " + container.runtime + " " + container.name + " in " +
+                        quoted_ascii(cgroup) + "; looked for in " +
+                        identifier_.names_places(container.runtime) + "; an id selects them, too";
+    notes_.push_back({"container names", std::move(words)});
+  }
+  return notes_;
 }
 
 void Targets::match_cpus(Now now) {
@@ -83,9 +170,10 @@ void Targets::settle(Now now, Target target, const std::shared_ptr<const Rule>& 
   target.slo_source = rule->slo.source;
   if (managed != managed_.end()) {
     const auto view = loop_.view(id);
-    // Another rule, application or source is another task for the collectors: a new agent.
+    // Another rule, application or source is another task for the collectors: a new agent. So is another
+    // owner, who is written to in another way.
     if (view && view->target->rule == target.rule && view->target->application == target.application &&
-        view->target->slo_source == target.slo_source) {
+        view->target->slo_source == target.slo_source && view->target->owner == target.owner) {
       if (auto changed = loop_.change_rule(now, id, rule); !changed)
         refused_[where] = changed.error().message();
       return;

@@ -13,6 +13,7 @@
 #include "host/cgroup_id.h"
 #include "host/cgroup_watch.h"
 #include "policy/control_loop.h"
+#include "policy/near_miss.h"
 
 namespace flash {
 
@@ -20,7 +21,7 @@ class Targets {
  public:
   using Rules = std::vector<std::shared_ptr<const Rule>>;  // by falling priority: the first match wins
 
-  Targets(ControlLoop& loop, const CgroupIdentifier& identifier, std::vector<int> online_cpus);
+  Targets(ControlLoop& loop, CgroupIdentifier& identifier, std::vector<int> online_cpus);
 
   /// Cgroups came or went. A removed one costs its target, a new one is matched.
   void apply(Now now, const std::vector<CgroupEvent>& events);
@@ -30,19 +31,38 @@ class Targets {
   /// Cgroups and CPU sets that a rule selects but the loop could not take, with the reason.
   const std::map<std::string, std::string>& refused() const { return refused_; }
 
+  /// Rules that have selected nothing since they came, with what comes nearest; containers without a name
+  /// where a rule wants one.
+  const std::vector<Degraded>& notes();
+
  private:
-  void match_cgroup(Now now, const std::string& path, std::uint64_t inode);
+  /// How a rule stands that manages cgroups.
+  struct Standing {
+    std::shared_ptr<const Rule> rule;
+    bool selects = false;  // has selected a target since the rule came
+    std::string taken_by;  // what it matches is this rule's
+    NearMiss near;
+    bool lost = false;  // what came nearest is gone; what was farther is not known any more
+  };
+
+  void stand(const Target& target, const std::shared_ptr<const Rule>& best, std::size_t& work);
+  void forget(const std::string& path);
+  void match_cgroup(Now now, const std::string& path, std::uint64_t inode, std::size_t& work);
   void match_cpus(Now now);
   void settle(Now now, Target target, const std::shared_ptr<const Rule>& rule);
   void leave(Now now, TargetId id, bool gone);
 
   ControlLoop& loop_;
-  const CgroupIdentifier& identifier_;
+  CgroupIdentifier& identifier_;
   std::vector<int> online_cpus_;
   Rules rules_;
   std::unordered_map<std::string, std::uint64_t> cgroups_;  // path -> inode, all of them
   std::unordered_map<TargetId, std::string> managed_;       // -> path or CPU list
   std::map<std::string, std::string> refused_;
+  std::vector<Standing> standings_;
+  std::map<std::string, Container> nameless_;  // cgroup -> container
+  std::vector<Degraded> notes_;
+  bool notes_are_old_ = true;
 };
 
 /// FNV-1a of the canonical CPU list: the identity of a CPU set.

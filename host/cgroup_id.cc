@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+#include <initializer_list>
+#include <optional>
+#include <utility>
 
 #include "host/file_io.h"
 
@@ -22,8 +24,11 @@ std::string_view parent_of(std::string_view path) {
 bool hex_digit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
+constexpr std::size_t kIdSize = 64;
+constexpr std::string_view kUnknownRuntime = "unknown";
+
 bool is_container_id(std::string_view text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), hex_digit);
+  return text.size() == kIdSize && std::all_of(text.begin(), text.end(), hex_digit);
 }
 
 /// systemd escapes names that the kernel could misread ("cgroup.procs", "_x") by a leading underscore.
@@ -36,6 +41,40 @@ bool has_suffix(std::string_view text, std::initializer_list<std::string_view> s
   for (const auto suffix : suffixes)
     if (text.size() > suffix.size() && text.ends_with(suffix)) return true;
   return false;
+}
+
+/// A unit with processes of its own.
+bool is_leaf_unit(std::string_view name) {
+  return has_suffix(name, {".service", ".scope", ".socket", ".mount", ".swap"});
+}
+bool is_slice(std::string_view name) {
+  return has_suffix(name, {".slice"});
+}
+
+/// Calls `see` with each component, the path up to and with it, and the component above it; outermost first.
+/// It returns false to end the walk.
+template <class See>
+void walk(std::string_view path, See see) {
+  std::string_view above;
+  for (std::size_t begin = 0; begin < path.size();) {
+    if (path[begin] == '/') {
+      ++begin;
+      continue;
+    }
+    const auto end = std::min(path.find('/', begin), path.size());
+    const auto component = path.substr(begin, end - begin);
+    if (!see(component, path.substr(0, end), above)) return;
+    above = component;
+    begin = end;
+  }
+}
+
+bool slices_only(std::string_view path) {
+  bool only = true;
+  walk(path, [&](std::string_view component, std::string_view, std::string_view) {
+    return only = is_slice(unescape_component(component));
+  });
+  return only;
 }
 
 /// The pod's UID if the component is a pod's cgroup.
@@ -56,112 +95,138 @@ std::string pod_uid_of(std::string_view component) {
   return shape && digits ? uid : std::string();
 }
 
-struct Form {
-  std::string_view prefix;  // of the last component, before the id
-  std::string_view suffix;
-  std::string_view parent;  // component above; empty: any
-  std::string_view runtime;
+/// The parts of a container's component. ID alone: no engine.
+struct ContainerForm {
+  std::string_view slice;  // SLICE:ENGINE:ID only
+  std::string_view engine;
+  std::string_view id;
 };
-constexpr Form kForms[] = {
-    {"docker-", ".scope", "", "docker"},
-    {"", "", "docker", "docker"},
-    {"libpod-", ".scope", "", "podman"},
-    {"libpod-", "", "", "podman"},
-    {"cri-containerd-", ".scope", "", "containerd"},
-    {"nerdctl-", ".scope", "", "containerd"},
-    {"crio-", ".scope", "", "crio"},
-    {"crio-", "", "", "crio"},
-};
+std::optional<ContainerForm> container_form(std::string_view component) {
+  if (component.ends_with(".scope")) component.remove_suffix(6);
+  if (component.size() < kIdSize) return std::nullopt;
+  ContainerForm form;
+  form.id = component.substr(component.size() - kIdSize);
+  if (!is_container_id(form.id)) return std::nullopt;
+  component.remove_suffix(kIdSize);
+  if (component.empty()) return form;
+  const char before = component.back();
+  component.remove_suffix(1);
+  if (before == ':') {
+    const auto colon = component.rfind(':');
+    if (colon == std::string_view::npos) return std::nullopt;
+    form.slice = component.substr(0, colon);
+    component.remove_prefix(colon + 1);
+  } else if (before != '-') {
+    return std::nullopt;
+  }
+  form.engine = component;
+  // What watches over a container (podman, CRI-O) has its id, too.
+  if (form.engine.empty() || form.engine.ends_with("conmon")) return std::nullopt;
+  return form;
+}
+
+std::string_view runtime_of(std::string_view engine) {
+  constexpr std::pair<std::string_view, std::string_view> kEngines[] = {
+      {"docker", "docker"},         {"libpod", "podman"},
+      {"libpod-payload", "podman"}, {"cri-containerd", "containerd"},
+      {"nerdctl", "containerd"},    {"crio", "crio"}};
+  for (const auto& [name, runtime] : kEngines)
+    if (name == engine) return runtime;
+  return kUnknownRuntime;
+}
+
+std::string_view lxc_name(std::string_view component, std::string_view up_to) {
+  constexpr std::string_view kPayload = "lxc.payload.";
+  if (component.starts_with(kPayload)) return component.substr(kPayload.size());
+  return parent_of(up_to) == "/lxc" ? component : std::string_view{};
+}
+
+/// `above` is the component above it, `up_to` the path that ends with it. Without pod_uid.
+Container container_at(std::string_view component, std::string_view up_to, std::string_view above) {
+  Container container;
+  if (const auto name = lxc_name(component, up_to); !name.empty()) {
+    container.runtime = "lxc";
+    container.id = container.name = name;
+    return container;
+  }
+  const auto form = container_form(component);
+  if (!form) return container;
+  if (!form->engine.empty())
+    container.runtime = runtime_of(form->engine);
+  else if (above == "libpod_parent")
+    return container;  // a pod of podman's
+  else if (above == "docker")
+    container.runtime = "docker";
+  else if (!pod_uid_of(above).empty())
+    container.runtime = "containerd";  // or docker, as dockershim did it: the engines know
+  else
+    container.runtime = kUnknownRuntime;
+  container.id = form->id;
+  container.name = container.id.substr(0, 12);
+  return container;
+}
+
+/// Which engine runs it is a guess or not known: each may be asked.
+bool engine_unsure(std::string_view path) {
+  const auto form = container_form(last_component(path));
+  return form && (form->engine.empty() || runtime_of(form->engine) == kUnknownRuntime);
+}
+
+bool kubelets_component(std::string_view component) {
+  if (!has_suffix(component, {".service", ".socket", ".mount", ".swap"}) &&
+      component.find("kubepods") != std::string_view::npos)
+    return true;
+  if (!pod_uid_of(component).empty()) return true;
+  // Only the kubelet's engines call their containers so.
+  const auto form = container_form(component);
+  return form &&
+         (form->engine == "cri-containerd" || form->engine == "crio" || !pod_uid_of(form->slice).empty());
+}
 
 }  // namespace
 
 Container container_of(std::string_view path) {
-  auto last = last_component(path);
-  const auto above = last_component(parent_of(path));
   Container container;
-  container.pod_uid = pod_uid_of(above);
-
-  for (const auto& form : kForms) {
-    if (!last.starts_with(form.prefix) || !last.ends_with(form.suffix)) continue;
-    if (last.size() < form.prefix.size() + form.suffix.size()) continue;
-    if (!form.parent.empty() && above != form.parent) continue;
-    const auto id = last.substr(form.prefix.size(), last.size() - form.prefix.size() - form.suffix.size());
-    if (!is_container_id(id)) continue;
-    container.runtime = form.runtime;
-    container.id = id;
-    break;
-  }
-  // runc's "slice:prefix:name" taken for a folder: containerd with SystemdCgroup off under a systemd kubelet.
-  constexpr std::string_view kColon = ":cri-containerd:";
-  if (const auto at = last.find(kColon); container.runtime.empty() && at != std::string_view::npos &&
-                                         is_container_id(last.substr(at + kColon.size()))) {
-    container.runtime = "containerd";
-    container.id = last.substr(at + kColon.size());
-    container.pod_uid = pod_uid_of(last.substr(0, at));
-  }
-  // The cgroupfs driver below a pod; docker (dockershim) looked the same until Kubernetes 1.24.
-  if (container.runtime.empty() && !container.pod_uid.empty() && is_container_id(last)) {
-    container.runtime = "containerd";
-    container.id = last;
-  }
-  if (container.runtime.empty()) return {};
-  container.name = container.id.substr(0, 12);
+  std::string pod_uid;
+  walk(path, [&](std::string_view component, std::string_view up_to, std::string_view above) {
+    if (auto uid = pod_uid_of(above); !uid.empty()) pod_uid = std::move(uid);
+    container = container_at(component, up_to, above);
+    return true;
+  });
+  if (container.runtime.empty()) return container;
+  container.pod_uid = std::move(pod_uid);
+  if (const auto form = container_form(last_component(path)))
+    if (auto uid = pod_uid_of(form->slice); !uid.empty()) container.pod_uid = std::move(uid);
   return container;
 }
 
 std::string unit_of(std::string_view path) {
   const auto name = unescape_component(last_component(path));
-  if (!has_suffix(name, {".service", ".scope", ".slice", ".socket", ".mount", ".swap"})) return {};
+  if (!is_slice(name) && !is_leaf_unit(name)) return {};
   return std::string(name);
 }
 
 std::string_view system_unit_path(std::string_view path) {
-  for (std::size_t begin = 0; begin < path.size();) {
-    if (path[begin] == '/') {
-      ++begin;
-      continue;
-    }
-    const auto end = std::min(path.find('/', begin), path.size());
-    const auto component = unescape_component(path.substr(begin, end - begin));
-    if (has_suffix(component, {".service", ".scope", ".socket", ".mount", ".swap"}))
-      return path.substr(0, end);
-    if (!has_suffix(component, {".slice"})) return {};  // units live in slices only
-    begin = end;
-  }
-  return {};
-}
-
-bool below_kubepods(std::string_view path) {
-  while (!path.empty()) {
-    auto component = last_component(path);
-    // kubelet --cgroup-root /kubelet (kind does) puts its own name in front.
-    if (component.starts_with("kubelet-")) component.remove_prefix(8);
-    if (component == "kubepods" || component == "kubepods.slice" || component.starts_with("kubepods-"))
-      return true;
-    path = parent_of(path);
-  }
-  return false;
-}
-
-std::optional<std::string> docker_name(std::string_view json) {
-  // Quotes inside JSON strings are escaped, so this sequence is always a key and its value's beginning. Other
-  // objects of the file have names too (volumes, networks); only the container's starts with a slash.
-  constexpr std::string_view kKey = "\"Name\":\"/";
-  const auto at = json.find(kKey);
-  if (at == std::string_view::npos) return std::nullopt;
-  const auto rest = json.substr(at + kKey.size());
-  const auto end = rest.find('"');
-  if (end == std::string_view::npos || end == 0 || end > 128) return std::nullopt;
-  const auto name = rest.substr(0, end);
-  // Docker's rule for names: [a-zA-Z0-9][a-zA-Z0-9_.-]+
-  const bool valid = std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '_' || c == '.' || c == '-';
+  std::string_view unit;
+  walk(path, [&](std::string_view component, std::string_view up_to, std::string_view) {
+    component = unescape_component(component);
+    if (is_leaf_unit(component)) unit = up_to;
+    return unit.empty() && is_slice(component);  // units live in slices only
   });
-  return valid ? std::optional<std::string>(name) : std::nullopt;
+  return unit;
+}
+
+bool is_kubelets(std::string_view path) {
+  bool found = false;
+  walk(path, [&](std::string_view component, std::string_view, std::string_view) {
+    found = kubelets_component(component);
+    return !found;
+  });
+  return found;
 }
 
 CgroupIdentifier::CgroupIdentifier(const HostRoot& root, const CgroupLayout& layout)
-    : root_(root), systemd_running_(exists(root.path("/run/systemd/system"))) {
+    : names_(root), systemd_running_(exists(root.path("/run/systemd/system"))) {
   // cgroupfs v1 takes the attributes only where systemd has its own hierarchy; hybrid hosts mirror it in v2.
   delegation_mount_ = layout.mount(CgroupController::Pressure);
   if (delegation_mount_.empty()) delegation_mount_ = layout.reference_mount();
@@ -177,31 +242,86 @@ bool CgroupIdentifier::delegated(std::string_view unit_path) const {
   return false;
 }
 
-CgroupOwner CgroupIdentifier::owner_of(std::string_view path) const {
-  if (below_kubepods(path)) return CgroupOwner::Kubelet;
-  if (!systemd_running_ || path.empty() || path == "/") return CgroupOwner::Unmanaged;
-  const auto unit = system_unit_path(path);
-  if (unit.empty())
-    return last_component(path).ends_with(".slice") ? CgroupOwner::Systemd : CgroupOwner::Unmanaged;
-  if (unit.size() == path.size()) return CgroupOwner::Systemd;
-  // Below a unit that is not delegated systemd writes nothing either: it only knows its own units.
-  return delegated(unit) ? CgroupOwner::Delegated : CgroupOwner::Unmanaged;
+Ownership CgroupIdentifier::owner_of(std::string_view path) const {
+  return owner_of(path, container_of(path));
 }
 
-Target CgroupIdentifier::describe(std::string_view path, std::uint64_t inode) const {
+Ownership CgroupIdentifier::owner_of(std::string_view path, const Container& container) const {
+  Ownership ownership = owner_but_kubelet(path, container);
+  // Also inside something else: it only takes away.
+  if (is_kubelets(path)) ownership = {CgroupOwner::Kubelet, {}, {}, ownership.inside};
+  return ownership;
+}
+
+Ownership CgroupIdentifier::owner_but_kubelet(std::string_view path, const Container& container) const {
+  if (path.empty() || path == "/") return {};
+  const auto unit = systemd_running_ ? system_unit_path(path) : std::string_view{};
+  if (!unit.empty() && unit.size() == path.size()) return {CgroupOwner::Systemd, {}, {}, false};
+
+  // From the outside in: the first folder that is not of the system's systemd, and what is around the last
+  // one.
+  std::string_view first_folder, around, unit_inside;
+  walk(path, [&](std::string_view component, std::string_view up_to, std::string_view above) {
+    const auto plain = unescape_component(component);
+    const bool in_unit = !unit.empty() && up_to.size() > unit.size();
+    const bool slice = is_slice(plain);
+    if (first_folder.empty() && unit.empty() && !(systemd_running_ && slice)) first_folder = up_to;
+    if (in_unit && unit_inside.empty() && (slice || is_leaf_unit(plain))) unit_inside = up_to;
+    if (up_to.size() < path.size() && !container_at(component, up_to, above).runtime.empty()) {
+      around = up_to;
+      return false;
+    }
+    return true;
+  });
+  const auto inside = [](std::string_view what, std::string doubt) {
+    return Ownership{CgroupOwner::Unknown, std::move(doubt), std::string(what) + "/", true};
+  };
+  if (!around.empty()) return inside(around, "it is inside a container, where others may manage it");
+  if (!unit.empty()) {
+    if (!unit_inside.empty() || last_component(unit).starts_with("user@"))
+      return inside(unit,
+                    "it belongs to another service manager, the one in " + std::string(last_component(unit)));
+    // Below a unit that is not delegated systemd writes nothing either: it only knows its own units.
+    return {delegated(unit) ? CgroupOwner::Delegated : CgroupOwner::Unmanaged, {}, {}, false};
+  }
+  if (first_folder.empty() && systemd_running_) return {CgroupOwner::Systemd, {}, {}, false};  // slices only
+  if (first_folder.empty()) return {};
+  // Engines that we know write limits of a container only when they are asked to.
+  if (!container.runtime.empty() && container.runtime != kUnknownRuntime) return {};
+  return {CgroupOwner::Unknown,
+          container.runtime.empty() ? "neither systemd nor a container engine that flashd knows made it"
+                                    : "no container engine that flashd knows has a record of it",
+          std::string(first_folder), false};
+}
+
+Target CgroupIdentifier::describe(std::string_view path, std::uint64_t inode) {
   Target target;
   target.id = {TargetKind::Cgroup, inode};
   target.cgroup = path;
-  target.owner = owner_of(path);
-  // Folders may be named like units where no systemd runs; they are not units then.
-  if (systemd_running_) target.unit = unit_of(path);
   target.container = container_of(path);
-  if (target.container.runtime == "docker") {
-    const auto config = read_file(
-        root_.path("/var/lib/docker/containers/" + target.container.id + "/config.v2.json"), 1 << 20);
-    if (config)
-      if (auto name = docker_name(*config)) target.container.name = std::move(*name);
+  // Names come from the system's engines; what is inside something else is not theirs, whatever it is called.
+  Ownership ownership = owner_of(path, target.container);
+  std::optional<KnownContainer> known;
+  if (!ownership.inside && !target.container.id.empty() && target.container.runtime != "lxc")
+    known = names_.find(engine_unsure(path) ? kUnknownRuntime : std::string_view(target.container.runtime),
+                        target.container.id);
+  else if (!ownership.inside && ownership.owner == CgroupOwner::Unknown && target.container.runtime.empty())
+    known = names_.find_by_cgroup(path);
+  if (known) {
+    if (target.container.id.empty()) target.container.id = target.container.name = last_component(path);
+    target.container.runtime = known->runtime;
+    if (!known->record.name.empty()) target.container.name = std::move(known->record.name);
+    if (target.container.pod_uid.empty()) target.container.pod_uid = std::move(known->record.pod_uid);
+    // Some kubelets put containers where nothing in the path tells it.
+    ownership = known->record.in_pod ? Ownership{CgroupOwner::Kubelet, {}, {}, false}
+                                     : owner_of(path, target.container);
   }
+  target.owner = ownership.owner;
+  target.doubt = std::move(ownership.doubt);
+  target.spell_out = std::move(ownership.spell_out);
+  // Folders may be named like units where no systemd runs, or another one; they are not the system's units.
+  const bool own_unit = system_unit_path(path).size() == path.size() || slices_only(path);
+  if (systemd_running_ && own_unit) target.unit = unit_of(path);
   if (!target.container.runtime.empty())
     target.name = target.container.name;
   else

@@ -105,6 +105,7 @@ TEST(CgroupDriver, LeavesSystemdsCgroupsAlone) {
 
 TEST(CgroupDriver, TheKubeletsAreBlockedUnlessAllowed) {
   FakeHost host = v2_host();
+  EXPECT_THAT(Knobs(host, {}, CgroupOwner::Unknown).found[0].blocked_by, HasSubstr("cannot be told"));
   EXPECT_THAT(Knobs(host, {}, CgroupOwner::Kubelet).found[0].blocked_by, HasSubstr("kubelet"));
   Rule rule;
   rule.allow_kubelet = true;

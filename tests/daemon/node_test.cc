@@ -2,6 +2,7 @@
 // has its turn in tests/system and tests/vm.
 #include "daemon/node.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -79,6 +80,13 @@ class NodeTest : public testing::Test {
     return text.str();
   }
 
+  std::vector<std::string> notes(const std::string& part) const {
+    std::vector<std::string> reasons;
+    for (const Degraded& d : node->degraded())
+      if (d.part == part) reasons.push_back(d.reason);
+    return reasons;
+  }
+
   Now now{std::chrono::seconds(1000), WallTime(std::chrono::seconds(1700000000))};
   std::uint64_t usage_us = 1000000;
   std::unique_ptr<Node> node;
@@ -118,6 +126,81 @@ TEST_F(NodeTest, ControlsASelectedCgroupAndPutsItBack) {
   EXPECT_EQ(get(host, "web/cpu.max").substr(0, 3), "max");
   EXPECT_EQ(get(host, "web/memory.high").substr(0, 3), "max");
   EXPECT_TRUE(node->ledger().entries().empty());
+}
+
+TEST_F(NodeTest, WritesNothingWhereTheOwnerCannotBeTold) {
+  FakeHost host = host_with({busy_cgroup("web")});
+  DaemonConfig c = config();
+  Rule rule = *c.rules[0];
+  rule.select.cgroup = "*";  // vouches for nothing
+  c.rules = {std::make_shared<const Rule>(rule)};
+  ASSERT_NO_FATAL_FAILURE(open(host, c));
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  EXPECT_EQ(get(host, "web/cpu.max"), "max 100000\n");
+  EXPECT_EQ(last["/web"].mode, Mode::Control);
+  EXPECT_THAT(notes("cgroupfs"), testing::Contains(testing::AllOf(
+                                     testing::HasSubstr("cannot be told"),
+                                     testing::HasSubstr("select.cgroup spells out /web may write it"))));
+  // The same rule, spelled out, is another matter; and back.
+  node->reconfigure(now, config());
+  EXPECT_TRUE(notes("cgroupfs").empty());
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  EXPECT_NE(get(host, "web/cpu.max").substr(0, 3), "max");
+  node->reconfigure(now, c);
+  EXPECT_EQ(get(host, "web/cpu.max").substr(0, 3), "max");
+  for (int i = 0; i < 12; ++i) second(host, {"web"});
+  EXPECT_EQ(get(host, "web/cpu.max").substr(0, 3), "max");
+}
+
+TEST_F(NodeTest, ARuleThatSelectsNothingNamesWhatIsNear) {
+  FakeHost host = host_with({busy_cgroup("web"), busy_cgroup("batch\x1b[2J")});
+  DaemonConfig c = config(Mode::Observe);
+  const auto with = [&](const char* name, const char* glob) {
+    Rule rule = *c.rules[0];
+    rule.name = name;
+    rule.select.cgroup = glob;
+    return std::make_shared<const Rule>(rule);
+  };
+  c.rules = {c.rules[0], with("shadowed", "/web"), with("slip", "/wbe"), with("dirty", "/batsh?[[]2J"),
+             with("far", "/nginx-ingress")};
+  ASSERT_NO_FATAL_FAILURE(open(host, c));
+  using testing::ElementsAre;
+  EXPECT_TRUE(notes("rule web").empty() != notes("rule shadowed").empty()) << "one of the two has it";
+  EXPECT_THAT(notes("rule far"), ElementsAre("selects no target; nothing here has a name that comes near"));
+  EXPECT_THAT(notes("rule dirty"), ElementsAre("selects no target; nearest is cgroup \"/batch?[2J\""));
+  EXPECT_THAT(notes("rule slip"), ElementsAre(testing::HasSubstr("nearest is cgroup \"/web\"")));
+  // What it named goes; what it selects comes.
+  fs::remove_all(path(host, "web"));
+  second(host, {});
+  EXPECT_THAT(notes("rule slip"), ElementsAre("selects no target"));
+  host.add("sys/fs/cgroup", {busy_cgroup("wbe")});
+  second(host, {});
+  EXPECT_TRUE(notes("rule slip").empty());
+  // A target that comes and goes is no slip.
+  fs::remove_all(path(host, "wbe"));
+  second(host, {});
+  EXPECT_TRUE(notes("rule slip").empty());
+}
+
+TEST_F(NodeTest, SaysWhereNamesOfContainersWereLookedFor) {
+  const std::string id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+  FakeHost host = host_with({dir("docker", {busy_cgroup(id)})});
+  DaemonConfig c = config(Mode::Observe);
+  Rule rule = *c.rules[0];
+  rule.select = {};
+  rule.select.container = "web";
+  c.rules = {std::make_shared<const Rule>(rule)};
+  ASSERT_NO_FATAL_FAILURE(open(host, c));
+  ASSERT_EQ(notes("container names").size(), 1u);
+  EXPECT_THAT(notes("container names")[0],
+              testing::AllOf(testing::HasSubstr("1 container"), testing::HasSubstr("docker 0123456789ab"),
+                             testing::HasSubstr("/var/lib/docker/containers")));
+  // A reload looks again.
+  host.write("var/lib/docker/containers/" + id + "/config.v2.json", R"({"Name":"/web"})");
+  node->reconfigure(now, c);
+  EXPECT_TRUE(notes("container names").empty());
+  EXPECT_TRUE(notes("rule web").empty());
+  EXPECT_EQ(node->loop().agents().size(), 1u);
 }
 
 TEST_F(NodeTest, RecommendsWithoutWriting) {
