@@ -1,7 +1,6 @@
 #include "actuators/cpufreq_driver.h"
 
 #include <cpufreq.h>
-#include <dirent.h>
 
 #include <algorithm>
 #include <array>
@@ -10,11 +9,16 @@
 #include <string_view>
 
 #include "host/parse.h"
+#include "host/topology.h"
 
 namespace flash {
 namespace {
 
 constexpr const char* kUserspace = "userspace";
+/// Frequencies come back from arithmetic a little off.
+constexpr double kSame = 1e-6;
+/// Where one policy has a table and another none, the latter is offered in steps as well.
+constexpr double kStepWithoutTable = 100'000;
 
 std::vector<std::string> split(std::string_view text, char sep) {
   std::vector<std::string> parts;
@@ -24,12 +28,6 @@ std::vector<std::string> split(std::string_view text, char sep) {
     text.remove_prefix(std::min(at + 1, text.size()));
   }
   return parts;
-}
-
-Result<unsigned long> number_in(const std::string& path) {
-  FLASH_TRY(const auto text, read_file(path));
-  FLASH_TRY(const auto value, parse_u64(text));
-  return static_cast<unsigned long>(value);
 }
 
 std::string text_in(const std::string& path) {
@@ -59,6 +57,19 @@ struct CpufreqDriver::Policy {
   bool clamp = false;
   bool own_governors = false;
   KeptFile governor, min, max, setspeed;
+  // What may be asked of it. Without a table (`steps` empty) anything in between, else just the steps: the
+  // first is `lowest`, the last `highest`.
+  double lowest = 0, highest = 0;
+  std::vector<double> steps;
+  bool beyond_table = false;     // the last step is the range's end and not in the table
+  unsigned long table_ends = 0;  // a range's end that was asked for and answered with the table's; 0: none
+
+  /// What it is given where the whole set is asked for `khz`: the nearest it has that is not above.
+  double own(double khz) const {
+    if (steps.empty()) return std::clamp(khz, lowest, highest);
+    const auto above = std::upper_bound(steps.begin(), steps.end(), khz * (1 + kSame));
+    return above == steps.begin() ? steps.front() : *std::prev(above);
+  }
 };
 
 struct CpufreqDriver::State {
@@ -79,51 +90,62 @@ std::string CpufreqDriver::path(const std::string& policy, const char* file) con
 Result<std::vector<KnobInfo>> CpufreqDriver::discover(const Target& target, const Rule& rule) {
   std::vector<KnobInfo> knobs;
   if (target.id.kind != TargetKind::CpuSet) return knobs;
-  const std::string top = root_.sys("devices/system/cpu/cpufreq");
-  std::vector<int> numbers;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(top.c_str()), ::closedir);
-  if (!dir) return knobs;                               // no cpufreq driver
-  while (const dirent* entry = ::readdir(dir.get())) {  // NOLINT(concurrency-mt-unsafe): own stream
-    const std::string_view name = entry->d_name;
-    if (!name.starts_with("policy")) continue;
-    if (const auto n = parse_u64(name.substr(6))) numbers.push_back(static_cast<int>(*n));
-  }
-  std::sort(numbers.begin(), numbers.end());
-
   KnobInfo info;
   info.ref = {KnobKind::CpuFrequency, target.id, std::string(this->name()), {}};
   std::string shared;
-  for (const int n : numbers) {
-    const std::string name = "policy" + std::to_string(n);
-    // related_cpus and affected_cpus are lists of words ("0 1"), not ranges.
-    std::vector<int> cpus;
-    const std::string related = text_in(path(name, "related_cpus"));
-    for (const auto word : split_words(related))
-      if (const auto cpu = parse_u64(word)) cpus.push_back(static_cast<int>(*cpu));
-    const auto mine = std::count_if(cpus.begin(), cpus.end(), [&](int cpu) {
+  std::vector<Reach> all;
+  for (const CpufreqPolicy& p : cpufreq_policies(root_)) {
+    const auto has = [&](int cpu) {
       return target.cpus.empty() || std::binary_search(target.cpus.begin(), target.cpus.end(), cpu);
-    });
-    if (mine == 0) continue;
-    if (static_cast<std::size_t>(mine) < cpus.size())
-      shared = name + " also drives CPUs that this target does not have (" + format_cpu_list(cpus) + ")";
-    const auto lowest = number_in(path(name, "cpuinfo_min_freq"));
-    const auto highest = number_in(path(name, "cpuinfo_max_freq"));
-    if (!lowest || !highest) continue;  // offline
-    const bool first = info.ref.locator.empty();
-    info.ref.locator += (first ? "" : ",") + name;
-    info.lower = first ? static_cast<double>(*lowest) : std::min(info.lower, static_cast<double>(*lowest));
-    info.upper = first ? static_cast<double>(*highest) : std::max(info.upper, static_cast<double>(*highest));
-    if (!first) continue;
-    const std::string frequencies = text_in(path(name, "scaling_available_frequencies"));
-    for (const auto word : split_words(frequencies))
-      if (const auto khz = parse_u64(word)) info.steps.push_back(static_cast<double>(*khz));
+    };
+    if (!p.online || std::none_of(p.related_cpus.begin(), p.related_cpus.end(), has)) continue;
+    const auto mine = policy(p.name);
+    if (!mine) continue;  // offline
+    const auto now = state(p.name);
+    if (!learn(p.name, **mine) || !now) continue;
+    // A sibling that is offline has no frequency. A rule that names no CPUs means all of them: one that was
+    // offline when the set was made is no stranger either.
+    const auto& driven = p.cpus.empty() ? p.related_cpus : p.cpus;
+    if (!rule.select.cpus.empty() && !std::all_of(driven.begin(), driven.end(), has))
+      shared = p.name + " also drives CPUs that this target does not have (" + format_cpu_list(driven) + ")";
+    info.ref.locator += (info.ref.locator.empty() ? "" : ",") + p.name;
+    all.push_back(reach(**mine, *now));
   }
-  if (info.ref.locator.empty()) return knobs;
-  std::sort(info.steps.begin(), info.steps.end());
+  if (all.empty()) return knobs;
+  join(all, info);
   info.blocked_by = shared;
   if (info.blocked_by.empty() && !rule.frequency.claim && blocked_by_) info.blocked_by = blocked_by_();
   knobs.push_back(std::move(info));
   return knobs;
+}
+
+/// Asks the kernel what the policy may be asked for: it changes with boost.
+Result<void> CpufreqDriver::learn(const std::string& name, Policy& p) const {
+  FLASH_TRY(const auto reader, CpufreqPolicyReader::open(root_, name));
+  FLASH_TRY(const auto lowest, reader.hardware_min_khz());
+  FLASH_TRY(const auto highest, reader.hardware_max_khz());
+  if (highest == 0 || lowest > highest)
+    return Error(std::errc::invalid_argument, name + ": cpuinfo_min_freq and cpuinfo_max_freq are no range");
+  p.lowest = static_cast<double>(lowest);
+  p.highest = static_cast<double>(highest);
+  p.steps.clear();
+  p.beyond_table = false;
+  if (p.own_governors) return {};
+  for (const auto khz : reader.available_khz())
+    if (khz >= lowest && khz <= highest) p.steps.push_back(static_cast<double>(khz));
+  if (p.steps.empty()) return {};
+  p.lowest = p.steps.front();
+  // The range may go on beyond the table: boost that no file lists. Of some drivers (acpi-cpufreq) it is what
+  // the hardware does at the table's end, which is what they then answer with.
+  const auto boosts = reader.boost();
+  const bool off = boosts && !*boosts;
+  if (off || p.table_ends == highest || same_setting(KnobKind::CpuFrequency, p.steps.back(), p.highest)) {
+    p.highest = p.steps.back();
+    return {};
+  }
+  p.steps.push_back(p.highest);
+  p.beyond_table = true;
+  return {};
 }
 
 Result<CpufreqDriver::Policy*> CpufreqDriver::policy(const std::string& name) {
@@ -137,6 +159,7 @@ Result<CpufreqDriver::Policy*> CpufreqDriver::policy(const std::string& name) {
   fresh->clamp =
       !fresh->setspeed.is_open() || !has_word(text_in(path(name, "scaling_available_governors")), kUserspace);
   fresh->own_governors = has_own_governors(text_in(path(name, "scaling_driver")));
+  FLASH_CHECK(learn(name, *fresh));
   return policies_.emplace(name, std::move(fresh)).first->second.get();
 }
 
@@ -169,8 +192,58 @@ Result<CpufreqDriver::State> CpufreqDriver::state_of(const Policy& p) {
   return s;
 }
 
+/// Under userspace the limits that are set stay, so they bound what may be asked for.
+CpufreqDriver::Reach CpufreqDriver::reach(const Policy& p, const State& now) {
+  Reach r{p.lowest, p.highest, p.steps};
+  if (p.clamp) return r;
+  r.lower = std::clamp(static_cast<double>(now.min), p.lowest, p.highest);
+  r.upper = std::clamp(static_cast<double>(now.max), r.lower, p.highest);
+  if (r.steps.empty()) return r;
+  std::erase_if(r.steps, [&](double khz) { return khz < r.lower || khz > r.upper; });
+  if (r.steps.empty()) r.steps.push_back(p.own(r.upper));
+  r.lower = r.steps.front();
+  r.upper = r.steps.back();
+  return r;
+}
+
+/// The ranges and steps of all policies as those of one knob. Steps that no policy would answer to with
+/// anything else than to the one before are left out: the lowest of those that cannot go as low as others.
+void CpufreqDriver::join(const std::vector<Reach>& all, KnobInfo& info) {
+  info.lower = all.front().lower;
+  info.upper = all.front().upper;
+  bool any_table = false;
+  for (const Reach& r : all) {
+    info.lower = std::min(info.lower, r.lower);
+    info.upper = std::max(info.upper, r.upper);
+    any_table |= !r.steps.empty();
+  }
+  if (!any_table) return;
+  info.steps.push_back(info.lower);
+  for (const Reach& r : all) {
+    if (!r.steps.empty()) {
+      info.steps.insert(info.steps.end(), r.steps.begin() + 1, r.steps.end());
+      continue;
+    }
+    const double first = std::floor(r.lower / kStepWithoutTable) + 1;
+    for (double n = first; n * kStepWithoutTable < r.upper; ++n) info.steps.push_back(n * kStepWithoutTable);
+    info.steps.push_back(r.upper);
+  }
+  std::sort(info.steps.begin(), info.steps.end());
+  // Of two that count as the same setting the higher one: 2601000 is how acpi-cpufreq writes 2600000 with
+  // turbo.
+  std::size_t n = 0;
+  for (const double khz : info.steps) {
+    if (n > 0 && same_setting(KnobKind::CpuFrequency, info.steps[n - 1], khz)) --n;
+    info.steps[n++] = khz;
+  }
+  info.steps.resize(n);
+}
+
+/// The value that, written, gives what is in force. A policy that is at its lowest may have been asked for
+/// less, so it has no say while another is above its own.
 Result<KnobReading> CpufreqDriver::read(const KnobRef& ref) {
   KnobReading reading;
+  double lowest = kUnlimited;
   std::optional<Error> trouble;
   for (const auto& name : split(ref.locator, ',')) {
     auto now = state(name);
@@ -179,7 +252,11 @@ Result<KnobReading> CpufreqDriver::read(const KnobRef& ref) {
       if (!offline(*trouble)) return *trouble;
       continue;
     }
-    reading.value = std::max(reading.value, now->value);
+    const Policy& p = *policies_.at(name);
+    const double bottom = p.clamp ? p.lowest : std::max(p.lowest, static_cast<double>(now->min));
+    const bool above = now->value > bottom && !same_setting(ref.kind, now->value, bottom);
+    (above ? reading.value : lowest) =
+        above ? std::max(reading.value, now->value) : std::min(lowest, now->value);
     reading.mode += (reading.mode.empty() ? "" : ",") + now->governor;
     if (!reading.raw.empty()) reading.raw += '\n';
     reading.raw += name + " governor=" + now->governor + " min=" + std::to_string(now->min) +
@@ -188,6 +265,7 @@ Result<KnobReading> CpufreqDriver::read(const KnobRef& ref) {
   }
   if (reading.raw.empty())
     return trouble ? *trouble : Error(std::errc::invalid_argument, "no policy in '" + ref.locator + "'");
+  if (reading.value == 0) reading.value = lowest;
   return reading;
 }
 
@@ -229,7 +307,6 @@ Result<void> CpufreqDriver::set_limits(const std::string& name, const State& now
 
 Result<void> CpufreqDriver::write(const KnobRef& ref, double value) {
   if (!(value > 0) || std::isinf(value)) return Error(std::errc::invalid_argument, "not a frequency");
-  const auto khz = static_cast<unsigned long>(std::llround(value));
   bool any = false;
   std::optional<Error> trouble;
   for (const auto& name : split(ref.locator, ',')) {
@@ -241,17 +318,22 @@ Result<void> CpufreqDriver::write(const KnobRef& ref, double value) {
     }
     any = true;
     FLASH_TRY(Policy* const p, policy(name));
+    const auto khz = static_cast<unsigned long>(std::llround(p->own(value)));
     if (p->clamp) {
-      // The hardware's own limits: the kernel rounds what lies beyond, but a value that comes back as asked
-      // is easier to hold under a lease.
-      const unsigned long lowest = number_in(path(name, "cpuinfo_min_freq")).value_or(khz);
-      const unsigned long highest = number_in(path(name, "cpuinfo_max_freq")).value_or(khz);
-      const unsigned long clamped = std::clamp(khz, lowest, std::max(lowest, highest));
-      FLASH_CHECK(set_limits(name, *now, clamped, clamped));
+      FLASH_CHECK(set_limits(name, *now, khz, khz));
       continue;
     }
     if (now->governor != kUserspace) FLASH_CHECK(set(name, "scaling_governor", kUserspace));
-    FLASH_CHECK(set(name, "scaling_setspeed", std::to_string(khz)));
+    if (now->governor != kUserspace || now->setspeed != khz)
+      FLASH_CHECK(set(name, "scaling_setspeed", std::to_string(khz)));
+    if (p->beyond_table && khz >= p->highest) {
+      const auto after = state(name);
+      const double table_end = p->steps[p->steps.size() - 2];
+      if (after && after->governor == kUserspace && after->max >= khz && after->value == table_end) {
+        p->table_ends = khz;
+        FLASH_CHECK(learn(name, *p));
+      }
+    }
   }
   if (!any)
     return trouble ? *trouble : Error(std::errc::invalid_argument, "no policy in '" + ref.locator + "'");

@@ -7,8 +7,14 @@
 //               governor stays, and the driver's mode (active, passive) is never touched.
 //
 // The value of a knob is the frequency that is asked of the hardware: setspeed under userspace, the minimum
-// under powersave (of a driver where that is a governor, not a mode), else the maximum. Several policies: the
-// highest of theirs; the governors are the mode. KnobReading.raw is one line per policy with what we may
+// under powersave (of a driver where that is a governor, not a mode), else the maximum.
+//
+// Several policies need not be equal (big.LITTLE, hybrid cores, boost of some): each gets the nearest
+// frequency of its own that is not above the value, at least its lowest, at most its highest. So the knob
+// goes from the lowest of all to the highest of all, at its upper end every policy is at its own highest, and
+// the steps are those of all. What may be asked for is learned anew by discover(), since boost and the limits
+// that are set change; read() gives the value that leads to what is in force. The governors are the mode.
+// KnobReading.raw is one line per policy with what we may
 // write: governor, min, max, and setspeed under userspace. EPP and boost (no_turbo) are never written, so
 // they are not recorded: a difference there is someone else's and not ours to take back.
 //
@@ -50,9 +56,17 @@ class CpufreqDriver final : public KnobDriver {
  private:
   struct Policy;
   struct State;
+  /// What a policy may be asked for now; steps ascending, empty: anything in between.
+  struct Reach {
+    double lower, upper;
+    std::vector<double> steps;
+  };
   Result<Policy*> policy(const std::string& name);
   Result<State> state(const std::string& name);
   static Result<State> state_of(const Policy& policy);
+  Result<void> learn(const std::string& name, Policy& policy) const;
+  static Reach reach(const Policy& policy, const State& now);
+  static void join(const std::vector<Reach>& all, KnobInfo& info);
   Result<void> set(const std::string& name, const char* file, const std::string& text);
   Result<void> set_limits(const std::string& name, const State& now, unsigned long min, unsigned long max);
   std::string path(const std::string& policy, const char* file) const;

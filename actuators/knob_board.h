@@ -38,7 +38,7 @@ namespace flash {
 
 struct KnobBoardOptions {
   double hold_cap_s = 6 * 3600;  // longest hold that repeated foreign writes lead to
-  double rediscover_s = 5;       // how often it is asked anew whether something blocks CPU frequency
+  double rediscover_s = 5;  // how often it is asked anew what CPUs can do and what blocks their frequency
 };
 
 class KnobBoard final : public Actuator {
@@ -79,6 +79,7 @@ class KnobBoard final : public Actuator {
   void hands_off(Knob& knob, KnobView& view, LeaseState state, std::optional<Duration> until,
                  std::string why);
   void drop(Knob& knob);
+  bool has_grown(const Knob& knob, const KnobView& view, const KnobInfo& offered) const;
   void refresh_blocked(Now now);
   void look_for_missing();
   Step step_for(const KnobChange& change);

@@ -230,7 +230,30 @@ void KnobBoard::look_for_missing() {
   }
 }
 
-/// Whether another tuning daemon owns CPU frequency changes while we run. Ours is put back when one comes.
+/// CPUs came that the knob does not have, and it can be taken up anew with them: nobody's hold would be lost,
+/// and all that it wrote can be put back first.
+bool KnobBoard::has_grown(const Knob& knob, const KnobView& view, const KnobInfo& offered) const {
+  const auto in = [](const std::string& list, std::string_view part) {
+    return ("," + list + ",").find("," + std::string(part) + ",") != std::string::npos;
+  };
+  bool grown = false;
+  for (std::string_view left = offered.ref.locator; !left.empty();) {
+    const auto part = left.substr(0, left.find(','));
+    grown |= !in(knob.ref.locator, part);
+    left.remove_prefix(std::min(part.size() + 1, left.size()));
+  }
+  if (!grown || view.lease == LeaseState::Held || view.lease == LeaseState::Yielded ||
+      view.lease == LeaseState::Contended)
+    return false;
+  const LedgerEntry* e = ledger_.find(knob.ledger_id);
+  if (!e) return true;
+  for (const auto& [policy, line] : lines_of(e->raw))
+    if (!in(offered.ref.locator, policy)) return false;
+  return true;
+}
+
+/// Whether another tuning daemon owns CPU frequency changes while we run (ours is put back when one comes),
+/// and so does what CPUs can do: boost is switched, limits are set, CPUs go and come.
 void KnobBoard::refresh_blocked(Now now) {
   if (now.mono < next_rediscover_) return;
   next_rediscover_ = now.mono + from_seconds(options_.rediscover_s);
@@ -241,12 +264,23 @@ void KnobBoard::refresh_blocked(Now now) {
     });
     // Others than CPU sets: only the end of it (the system bus has come).
     if (id.kind != TargetKind::CpuSet && !blocked) continue;
+    // The cpufreq driver can be loaded later.
+    bool anew = id.kind == TargetKind::CpuSet && managed->knobs.empty();
     for (std::size_t i = 0; i < managed->knobs.size(); ++i) {
       Knob& knob = managed->knobs[i];
-      const auto offered = knob.driver->discover(managed->target, managed->rule);
+      KnobView& view = managed->views[i];
+      auto offered = knob.driver->discover(managed->target, managed->rule);
       if (!offered) continue;
-      for (const KnobInfo& info : *offered) {
-        if (info.ref.kind != knob.ref.kind || info.ref.locator != knob.ref.locator) continue;
+      for (KnobInfo& info : *offered) {
+        if (info.ref.kind != knob.ref.kind) continue;
+        if (id.kind == TargetKind::CpuSet) {
+          anew |= has_grown(knob, view, info);
+          view.lower = info.lower;
+          view.upper = info.upper;
+          view.steps = std::move(info.steps);
+        } else if (info.ref.locator != knob.ref.locator) {
+          continue;
+        }
         const bool blocks = knob.blocked.empty() && !info.blocked_by.empty();
         if (info.blocked_by != knob.blocked) knob.blocked = info.blocked_by;
         if (blocks && knob.ledger_id)
@@ -259,6 +293,7 @@ void KnobBoard::refresh_blocked(Now now) {
           put_back({*e});
       }
     }
+    if (anew) static_cast<void>(adopt(Target(managed->target), Rule(managed->rule)));
   }
 }
 

@@ -38,6 +38,13 @@ std::vector<int> read_cpus(const std::string& path) {
   return cpus;
 }
 
+Result<bool> read_switch(const std::string& path) {
+  FLASH_TRY(const auto text, read_file(path));
+  const auto value = parse_u64(text);
+  if (!value || *value > 1) return Error(std::errc::invalid_argument, path + ": neither 0 nor 1");
+  return *value == 1;
+}
+
 }  // namespace
 
 Result<std::vector<int>> online_cpus(const HostRoot& root) {
@@ -62,7 +69,9 @@ std::vector<CpufreqPolicy> cpufreq_policies(const HostRoot& root) {
     const auto path = policy_directory(root, name);
     auto related = read_cpus(path + "/related_cpus");
     if (related.empty()) continue;
-    policies.push_back({std::move(name), read_cpus(path + "/affected_cpus"), std::move(related)});
+    auto affected = read_cpus(path + "/affected_cpus");
+    const bool online = !affected.empty() || !read_file(path + "/affected_cpus");
+    policies.push_back({std::move(name), std::move(affected), std::move(related), online});
   }
   return policies;
 }
@@ -84,11 +93,9 @@ Result<bool> boost_enabled(const HostRoot& root) {
   constexpr Switch kSwitches[] = {{"cpufreq/boost", true}, {"intel_pstate/no_turbo", false}};
   for (const auto& s : kSwitches) {
     const auto path = root.sys(std::string(kCpu) + std::string(s.file));
-    const auto text = read_file(path);
-    if (!text) continue;
-    const auto value = parse_u64(*text);
-    if (!value || *value > 1) return Error(std::errc::invalid_argument, path + ": neither 0 nor 1");
-    return (*value == 1) == s.when_on;
+    if (!exists(path)) continue;
+    FLASH_TRY(const bool on, read_switch(path));
+    return on == s.when_on;
   }
   return Error(std::errc::no_such_file_or_directory, "no boost switch");
 }
@@ -180,14 +187,23 @@ std::vector<std::string> CpufreqPolicyReader::available_governors() const {
 
 std::vector<std::uint64_t> CpufreqPolicyReader::available_khz() const {
   std::vector<std::uint64_t> list;
-  // Boost frequencies stand in a file of their own.
-  for (const char* file : {"scaling_available_frequencies", "scaling_boost_frequencies"})
+  const auto boosts = boost();
+  const bool without_boost = boosts && !*boosts;
+  // Boost frequencies stand in a file of their own, whether boost is on or off.
+  for (const char* file : {"scaling_available_frequencies", "scaling_boost_frequencies"}) {
+    if (without_boost && file == std::string_view("scaling_boost_frequencies")) continue;
     if (const auto text = read(file))
       for (const auto word : split_words(*text))
         if (const auto khz = parse_u64(word)) list.push_back(*khz);
+  }
   std::sort(list.begin(), list.end());
   list.erase(std::unique(list.begin(), list.end()), list.end());
   return list;
+}
+
+Result<bool> CpufreqPolicyReader::boost() const {
+  const std::string own = directory_ + "/boost";
+  return read_switch(exists(own) ? own : directory_ + "/../boost");
 }
 
 Result<std::string> CpufreqPolicyReader::energy_performance_preference() const {

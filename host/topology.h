@@ -26,6 +26,7 @@ struct CpufreqPolicy {
   std::string name;               // "policy0"
   std::vector<int> cpus;          // affected_cpus: online ones
   std::vector<int> related_cpus;  // online or not
+  bool online = true;             // false: affected_cpus says that all of them are offline
 };
 
 /// All policies, by their first CPU. Empty where there is no cpufreq driver.
@@ -65,8 +66,11 @@ class CpufreqPolicyReader {
   /// scaling_setspeed; nullopt outside the userspace governor ("<unsupported>").
   Result<std::optional<std::uint64_t>> setspeed_khz() const;
   std::vector<std::string> available_governors() const;  // empty: not told
-  /// Ascending; empty where the driver has no table (intel_pstate, amd-pstate).
+  /// Ascending, without duplicates; empty where the driver has no table (intel_pstate, amd-pstate). With the
+  /// boost frequencies, unless boost is switched off.
   std::vector<std::uint64_t> available_khz() const;
+  /// Boost of this policy, else of the node (cpufreq/boost). ENOENT: this driver has no such switch.
+  Result<bool> boost() const;
   Result<std::string> energy_performance_preference() const;
 
  private:

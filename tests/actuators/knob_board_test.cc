@@ -668,6 +668,79 @@ TEST_F(CpuSetBoard, ACpuThatWasOfflineAtOurFirstWriteIsRestoredToo) {
   EXPECT_EQ(limit(0).substr(0, 7), "3000000");
 }
 
+TEST_F(CpuSetBoard, TheRangeFollowsWhatTheHardwareCanDo) {
+  ASSERT_TRUE(board.adopt(target, rule));
+  board.observe(at(0));
+  EXPECT_EQ(board.knobs(target.id)[0].upper, 3e6);
+  ASSERT_EQ(set(0, 2e6), WriteStatus::Written);
+  for (int n : {0, 1})
+    host.write(std::string(kTop) + "/policy" + std::to_string(n) + "/cpuinfo_max_freq", "3600000\n");
+  board.observe(at(10));
+  EXPECT_EQ(board.knobs(target.id)[0].upper, 3.6e6) << "boost was switched on";
+  EXPECT_EQ(lease(), LeaseState::Ours);
+  EXPECT_EQ(set(10, 3.6e6), WriteStatus::Written);
+  EXPECT_EQ(limit(1), "3600000");
+}
+
+TEST_F(CpuSetBoard, APolicyAtAnEndOfItsOwnIsNoForeignWrite) {
+  host.write(std::string(kTop) + "/policy0/cpuinfo_max_freq", "1800000\n");
+  host.write(name(0, "max"), "1800000\n");
+  host.write(std::string(kTop) + "/policy1/cpuinfo_min_freq", "1400000\n");
+  ASSERT_TRUE(board.adopt(target, rule));
+  board.observe(at(0));
+  double second = 0;
+  for (const double khz : {2.5e6, 1.6e6, 1.2e6, 1e6, 3e6}) {
+    EXPECT_EQ(set(second, khz), WriteStatus::Written) << khz;
+    board.observe(at(++second));
+    EXPECT_EQ(lease(), LeaseState::Ours) << khz;
+    EXPECT_EQ(board.knobs(target.id)[0].current.value, khz);
+  }
+  EXPECT_EQ(limit(0) + limit(1), "18000003000000");
+}
+
+TEST_F(CpuSetBoard, CpusThatComeLaterAreTakenUp) {
+  offline(1);
+  ASSERT_TRUE(board.adopt(target, rule));
+  board.observe(at(0));
+  ASSERT_EQ(set(0, 2e6), WriteStatus::Written);
+  kept = {"3000000\n", "1000000\n"};
+  online(1);
+  board.observe(at(10));
+  EXPECT_EQ(limit(0), "3000000") << "put back first, so that its original is known";
+  board.observe(at(11));
+  ASSERT_EQ(set(11, 2.2e6), WriteStatus::Written);
+  EXPECT_EQ(limit(0) + limit(1), "22000002200000");
+  EXPECT_TRUE(board.restore_all().complete());
+  EXPECT_EQ(limit(1).substr(0, 7), "3000000");
+}
+
+TEST_F(CpuSetBoard, CpusThatComeLaterWaitForTheEndOfAHold) {
+  offline(1);
+  ASSERT_TRUE(board.adopt(target, rule));
+  board.observe(at(0));
+  board.hold(target.id, at(0), std::nullopt, "load test");
+  kept = {"3000000\n", "1000000\n"};
+  online(1);
+  board.observe(at(10));
+  EXPECT_EQ(lease(), LeaseState::Held);
+  board.unhold(target.id);
+  board.observe(at(20));
+  ASSERT_EQ(set(20, 2e6), WriteStatus::Written);
+  EXPECT_EQ(limit(1), "2000000");
+}
+
+TEST_F(CpuSetBoard, ADriverThatIsLoadedLaterGivesAKnob) {
+  offline(0);
+  offline(1);
+  ASSERT_TRUE(board.adopt(target, rule));
+  board.observe(at(0));
+  EXPECT_TRUE(board.knobs(target.id).empty());
+  kept = {"3000000\n", "1000000\n"};
+  online(0);
+  board.observe(at(10));
+  ASSERT_EQ(board.knobs(target.id).size(), 1u);
+}
+
 TEST_F(CpuSetBoard, TheRestorerLeavesOnePolicysForeignValueAndPutsTheOthersBack) {
   ASSERT_TRUE(board.adopt(target, rule));
   board.observe(at(0));

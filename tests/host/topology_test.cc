@@ -77,6 +77,37 @@ TEST(CpufreqPolicyReader, ReadsEveryFile) {
   EXPECT_FALSE(reader->setspeed_khz()->has_value());
 }
 
+TEST(CpufreqPolicyReader, LeavesOutBoostFrequenciesWhileBoostIsOff) {
+  struct Row {
+    const char *node, *own;
+    bool boosts;
+  };
+  // The policy's own switch, where it has one, and not the node's.
+  for (const Row& row : {Row{"", "", true}, Row{"1\n", "", true}, Row{"0\n", "", false},
+                         Row{"1\n", "0\n", false}, Row{"0\n", "1\n", true}, Row{"what\n", "", true}}) {
+    FakeHost host{
+        dir("sys/devices/system/cpu/cpufreq/policy0",
+            {file("scaling_available_frequencies", "2 1 1\n"), file("scaling_boost_frequencies", "3 \n")})};
+    if (*row.node) host.write("sys/devices/system/cpu/cpufreq/boost", row.node);
+    if (*row.own) host.write(kPolicy + "boost", row.own);
+    const auto list = CpufreqPolicyReader::open(host.root(), "policy0")->available_khz();
+    const std::vector<std::uint64_t> with{1, 2, 3}, without{1, 2};
+    EXPECT_EQ(list, row.boosts ? with : without) << row.node << row.own;
+  }
+}
+
+TEST(CpufreqPolicies, OfOfflineCpusSaySo) {
+  FakeHost host{dir("sys/devices/system/cpu/cpufreq",
+                    {dir("policy0", {file("related_cpus", "0 1\n"), file("affected_cpus", "\n")}),
+                     dir("policy2", {file("related_cpus", "2 3\n"), file("affected_cpus", "3\n")}),
+                     dir("policy4", {file("related_cpus", "4\n")})})};
+  const auto policies = cpufreq_policies(host.root());
+  ASSERT_EQ(policies.size(), 3u);
+  EXPECT_FALSE(policies[0].online);
+  EXPECT_TRUE(policies[1].online);
+  EXPECT_TRUE(policies[2].online) << "not told";
+}
+
 TEST(CpufreqPolicyReader, RejectsGarbage) {
   auto host = two_policies();
   auto reader = CpufreqPolicyReader::open(host.root(), "policy0");
