@@ -3,25 +3,35 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 namespace flash {
 namespace {
 
 constexpr std::array kSignals = {
-    Signal::CpuUsage,       Signal::CpuLimit,         Signal::CpuThrottled, Signal::CpuThrottledTime,
-    Signal::MemoryUsage,    Signal::MemoryWorkingSet, Signal::MemoryLimit,  Signal::MemoryHighEvents,
-    Signal::MemoryOomKills, Signal::IoReadBytes,      Signal::IoWriteBytes, Signal::Pids,
+    Signal::CpuUsage,       Signal::CpuLimit,
+    Signal::CpuThrottled,   Signal::CpuThrottledTime,
+    Signal::CpuCeiling,     Signal::MemoryCeiling,
+    Signal::MemoryUsage,    Signal::MemoryWorkingSet,
+    Signal::MemoryLimit,    Signal::MemoryHighEvents,
+    Signal::MemoryOomKills, Signal::IoReadBytes,
+    Signal::IoWriteBytes,   Signal::Pids,
 };
 
 bool out_of_descriptors(const Error& error) {
   return error.is(std::errc::too_many_files_open) || error.is(std::errc::too_many_files_open_in_system);
 }
 
+/// What acts of its own limit and those above it. A cgroup that has no file for its own has those above.
+Sample in_force(const Sample& own, const Ceiling& above) {
+  return own.validity == Validity::Invalid ? own : lower({own, {}}, above).value;
+}
+
 }  // namespace
 
 CgroupCollector::CgroupCollector(CgroupLayout layout, CgroupCollectorOptions options)
-    : layout_(std::move(layout)), options_(options) {}
+    : layout_(std::move(layout)), ancestors_(layout_), options_(options) {}
 
 void CgroupCollector::track(const Target& target) {
   if (target.id.kind != TargetKind::Cgroup || states_.contains(target.id)) return;
@@ -33,16 +43,20 @@ void CgroupCollector::track(const Target& target) {
   }
   // Another cgroup of the same name by now; its own target is on its way.
   if (cgroup->inode() != target.id.value) return;
-  states_.emplace(target.id, State{.cgroup = std::move(*cgroup)});
+  states_.emplace(target.id, State{.cgroup = std::move(*cgroup), .above = ancestors_.track(target.cgroup)});
 }
 
 void CgroupCollector::untrack(TargetId id) {
-  states_.erase(id);
   refused_.erase(id);
+  const auto found = states_.find(id);
+  if (found == states_.end()) return;
+  ancestors_.untrack(found->second.cgroup.path());
+  states_.erase(found);
 }
 
 void CgroupCollector::collect(Now now, ObservationTable& table) {
   out_of_files_ = false;
+  ancestors_.collect(now);
   for (auto& [id, state] : states_) {
     const auto found = table.find(id);
     if (found == table.end()) continue;
@@ -100,7 +114,13 @@ void CgroupCollector::collect_cpu(Now now, State& state, Observation& out) {
       out[Signal::CpuThrottledTime] = state.throttled_time.rate(stat->throttled_us, now.mono, 1e-6);
     }
   }
-  out[Signal::CpuLimit] = sample(state, state.cgroup.cpu_limit());
+  state.cores = state.above ? state.above->cores : Ceiling{};
+  out[Signal::CpuCeiling] = state.cores.value;
+  out[Signal::CpuLimit] = in_force(sample(state, state.cgroup.cpu_limit()), state.cores);
+  if (state.above && out[Signal::CpuThrottled].validity != Validity::Invalid) {
+    out[Signal::CpuThrottled] = worse(out[Signal::CpuThrottled], state.above->throttled);
+    out[Signal::CpuThrottledTime] = worse(out[Signal::CpuThrottledTime], state.above->throttled_time);
+  }
 }
 
 void CgroupCollector::collect_memory(Now now, State& state, Observation& out) {
@@ -116,10 +136,23 @@ void CgroupCollector::collect_memory(Now now, State& state, Observation& out) {
       working_set.value = std::max(0.0, static_cast<double>(*usage) - working_set.value);
     out[Signal::MemoryWorkingSet] = working_set;
   }
-  out[Signal::MemoryLimit] = sample(state, state.cgroup.memory_limit());
+  state.memory = state.above ? state.above->memory : Ceiling{};
+  Sample own = Sample::missing();
+  if (const auto limits = state.cgroup.memory_limits()) {
+    own = Sample::good(std::min(limits->high, limits->max));
+    // memory.max stands above the knob, which is memory.high there.
+    if (state.cgroup.memory_knob_is_high() && std::isfinite(limits->max))
+      state.memory = lower({Sample::good(limits->max), state.cgroup.path()}, state.memory);
+  } else {
+    own = failed(state, limits.error());
+  }
+  out[Signal::MemoryCeiling] = state.memory.value;
+  out[Signal::MemoryLimit] = in_force(own, state.memory);
   const auto events = state.cgroup.memory_events();
   if (events) {
     out[Signal::MemoryHighEvents] = state.limit_hits.rate(events->limit_hits, now.mono);
+    if (state.above && out[Signal::MemoryHighEvents].validity != Validity::Invalid)
+      out[Signal::MemoryHighEvents] = sum(out[Signal::MemoryHighEvents], state.above->memory_hits);
     out[Signal::MemoryOomKills] = state.oom_kills.growth(events->oom_kills);
   } else {
     out[Signal::MemoryHighEvents] = out[Signal::MemoryOomKills] = failed(state, events.error());
@@ -142,11 +175,19 @@ void CgroupCollector::collect_io(Now now, State& state, Observation& out) {
   out[Signal::IoWriteBytes] = state.write_rate;
 }
 
+std::string_view CgroupCollector::ceiling_of(TargetId id, Signal signal) const {
+  const auto found = states_.find(id);
+  if (found == states_.end()) return {};
+  return signal == Signal::CpuCeiling      ? found->second.cores.of
+         : signal == Signal::MemoryCeiling ? found->second.memory.of
+                                           : std::string_view();
+}
+
 std::vector<Degraded> CgroupCollector::degraded() const {
-  std::vector<Degraded> list;
+  std::vector<Degraded> list = ancestors_.degraded();
   if (layout_.reference_mount().empty())
     list.push_back({"cgroup", "no cgroup file system is mounted: there are no cgroup targets"});
-  if (out_of_files_ || !refused_.empty())
+  if (out_of_files_ || ancestors_.out_of_files() || !refused_.empty())
     list.push_back({"cgroup", "out of file descriptors (LimitNOFILE): some targets are not measured"});
   return list;
 }

@@ -1,6 +1,6 @@
-// Purpose: CPU, memory, I/O and task numbers of Cgroup targets, from cgroup v2 or v1.
-// Ownership: keeps a dozen descriptors per target open until untrack(). Thread rule: the control loop's
-// thread.
+// Purpose: CPU, memory, I/O and task numbers of Cgroup targets, from cgroup v2 or v1. Limits and throttling
+// are what the target really meets: its own and those of the cgroups above it (cgroup_ancestors). Ownership:
+// keeps a dozen descriptors per target open until untrack(). Thread rule: the control loop's thread.
 #pragma once
 
 #include <string_view>
@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "collectors/cgroup_ancestors.h"
 #include "collectors/rate.h"
 #include "core/ports.h"
 #include "host/cgroup.h"
@@ -34,12 +35,15 @@ class CgroupCollector final : public Collector {
   /// Allocates nothing, but for opening files that appeared later.
   void collect(Now now, ObservationTable& table) override;
   std::vector<Degraded> degraded() const override;
+  std::string_view ceiling_of(TargetId id, Signal signal) const override;
 
  private:
   struct State {
     Cgroup cgroup;
-    bool gone = false;       // removed: nothing more is read
-    bool lost_file = false;  // a file vanished in this tick
+    const CgroupAncestors::Allowed* above = nullptr;  // nullptr: the root
+    Ceiling cores, memory;                            // of this tick
+    bool gone = false;                                // removed: nothing more is read
+    bool lost_file = false;                           // a file vanished in this tick
     std::uint64_t ticks = 0;
     Counter usage, periods, throttled, throttled_time, limit_hits, oom_kills, read, written;
     double inactive_file = 0;
@@ -60,6 +64,7 @@ class CgroupCollector final : public Collector {
   void collect_io(Now now, State& state, Observation& out);
 
   CgroupLayout layout_;
+  CgroupAncestors ancestors_;
   CgroupCollectorOptions options_;
   std::unordered_map<TargetId, State> states_;
   std::unordered_set<TargetId> refused_;  // no descriptors were left for them

@@ -48,6 +48,9 @@ class Collector {
   virtual std::vector<Degraded> degraded() const { return {}; }
   /// Writes into `machine` what it saw of the machine's size in the last collect(), if it looks at that.
   virtual void measure(MachineSize& /*machine*/) const {}
+  /// Whose limit a ceiling (Signal::CpuCeiling, MemoryCeiling) of the target is: a cgroup's path. Empty: not
+  /// known here. Valid until the next call of any other method.
+  virtual std::string_view ceiling_of(TargetId, Signal) const { return {}; }
 };
 
 /// One knob as its driver knows it; serialisable, so that the ledger can name it to another process.

@@ -17,14 +17,17 @@ namespace flash {
 enum class Signal : std::uint8_t {
   // The target's CPU (cgroup: cpu.stat / cpuacct; CPU set: /proc/stat of its CPUs).
   CpuUsage,          // cores in use
-  CpuLimit,          // cores allowed; +inf = none
-  CpuThrottled,      // share of CFS periods that were throttled
+  CpuLimit,          // cores allowed, by its own limit and those of the cgroups above it; +inf = none
+  CpuCeiling,        // the lowest CPU limit of the cgroups above it; missing: they set none
+  CpuThrottled,      // share of CFS periods that were throttled, of it or of a cgroup above it
   CpuThrottledTime,  // throttled seconds per second
   CpuPressureSome,   // PSI share of time, 0..1, over the tick
   // Memory.
   MemoryUsage,       // bytes charged
   MemoryWorkingSet,  // bytes charged without inactive file pages
-  MemoryLimit,       // bytes allowed (the knob's file); +inf = none
+  MemoryLimit,       // bytes allowed, by its own limits and those of the cgroups above it; +inf = none
+  MemoryCeiling,     // the lowest memory limit that is not its knob's: its memory.max, those above; missing:
+                     // none
   MemoryPressureSome,
   MemoryPressureFull,
   MemoryHighEvents,  // times per second over memory.high (v1: memory.failcnt)

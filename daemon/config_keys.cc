@@ -705,7 +705,8 @@ std::vector<ConfigKey> make_table() {
                                                 .max = 8192,
                                                 .unit = "cores",
                                                 .only = kLimits,
-                                                .meaning = "The limit is never set below."}));
+                                                .meaning = "The limit is never set below, unless a cgroup "
+                                                           "above the target allows less."}));
   t.push_back(bound(FIELD(rule.cpu.max_cores), {.pointer = "/rules/*/cpu/max_cores",
                                                 .type = KeyType::Number,
                                                 .nullable = true,
@@ -753,7 +754,9 @@ std::vector<ConfigKey> make_table() {
                                                               .max = 1e9,
                                                               .unit = "MiB",
                                                               .only = kLimits,
-                                                              .meaning = "The limit is never set below."}));
+                                                              .meaning = "The limit is never set below, "
+                                                                         "unless a cgroup above the target "
+                                                                         "allows less."}));
   t.push_back(bound<kMiBScale>(FIELD(rule.memory.max_bytes), {.pointer = "/rules/*/memory/max_mib",
                                                               .type = KeyType::Number,
                                                               .nullable = true,

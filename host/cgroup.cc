@@ -15,6 +15,7 @@ using Buffer = std::array<char, kBufferSize>;
 struct Cgroup::FileName {
   File file;
   CgroupController controller;
+  unsigned in;  // CgroupFiles
   const char* v2;
   const char* v1;
   const char* v1_older = nullptr;  // used where v1 is absent
@@ -47,28 +48,34 @@ Result<Cgroup> Cgroup::open(const CgroupLayout& layout, std::string path, Cgroup
 Result<void> Cgroup::open_missing() {
   // blkio's recursive counters exist since 4.20; without them only a cgroup's own I/O is
   // seen, not that of its children.
+  using C = CgroupController;
+  constexpr auto kStatistics = static_cast<unsigned>(CgroupFiles::Statistics);
+  constexpr auto kPressure = static_cast<unsigned>(CgroupFiles::Pressure);
+  constexpr auto kLimits = static_cast<unsigned>(CgroupFiles::Limits);
+  constexpr auto kBoth = kStatistics | kLimits;
   static constexpr FileName kFiles[] = {
-      {File::CpuStat, CgroupController::Cpu, "cpu.stat", "cpu.stat"},
-      {File::CpuLimit, CgroupController::Cpu, "cpu.max", "cpu.cfs_quota_us"},
-      {File::CpuPeriod, CgroupController::Cpu, nullptr, "cpu.cfs_period_us"},
-      {File::CpuUsage, CgroupController::CpuAcct, nullptr, "cpuacct.usage"},
-      {File::MemoryUsage, CgroupController::Memory, "memory.current", "memory.usage_in_bytes"},
-      {File::MemoryHigh, CgroupController::Memory, "memory.high", nullptr},
-      {File::MemoryMax, CgroupController::Memory, "memory.max", "memory.limit_in_bytes"},
-      {File::MemoryStat, CgroupController::Memory, "memory.stat", "memory.stat"},
-      {File::MemoryEvents, CgroupController::Memory, "memory.events", "memory.oom_control"},
-      {File::MemoryFailures, CgroupController::Memory, nullptr, "memory.failcnt"},
-      {File::Io, CgroupController::Io, "io.stat", "blkio.throttle.io_service_bytes_recursive",
+      {File::CpuStat, C::Cpu, kBoth, "cpu.stat", "cpu.stat"},
+      {File::CpuLimit, C::Cpu, kBoth, "cpu.max", "cpu.cfs_quota_us"},
+      {File::CpuPeriod, C::Cpu, kBoth, nullptr, "cpu.cfs_period_us"},
+      {File::CpuUsage, C::CpuAcct, kStatistics, nullptr, "cpuacct.usage"},
+      {File::MemoryUsage, C::Memory, kStatistics, "memory.current", "memory.usage_in_bytes"},
+      {File::MemoryHigh, C::Memory, kBoth, "memory.high", nullptr},
+      {File::MemoryMax, C::Memory, kBoth, "memory.max", "memory.limit_in_bytes"},
+      {File::MemoryStat, C::Memory, kStatistics, "memory.stat", "memory.stat"},
+      {File::MemoryEvents, C::Memory, kStatistics, "memory.events", "memory.oom_control"},
+      {File::MemoryEventsLocal, C::Memory, kLimits, "memory.events.local", nullptr},
+      {File::MemoryFailures, C::Memory, kBoth, nullptr, "memory.failcnt"},
+      {File::MemoryHierarchy, C::Memory, kLimits, nullptr, "memory.use_hierarchy"},
+      {File::Io, C::Io, kStatistics, "io.stat", "blkio.throttle.io_service_bytes_recursive",
        "blkio.throttle.io_service_bytes"},
-      {File::Pids, CgroupController::Pids, "pids.current", "pids.current"},
-      {File::CpuPressure, CgroupController::Pressure, "cpu.pressure", nullptr},
-      {File::MemoryPressure, CgroupController::Pressure, "memory.pressure", nullptr},
-      {File::IoPressure, CgroupController::Pressure, "io.pressure", nullptr},
+      {File::Pids, C::Pids, kStatistics, "pids.current", "pids.current"},
+      {File::CpuPressure, C::Pressure, kPressure, "cpu.pressure", nullptr},
+      {File::MemoryPressure, C::Pressure, kPressure, "memory.pressure", nullptr},
+      {File::IoPressure, C::Pressure, kPressure, "io.pressure", nullptr},
   };
   complete_ = true;
   for (const auto& row : kFiles) {
-    const bool is_pressure = row.controller == CgroupController::Pressure;
-    if (wanted_ != CgroupFiles::All && is_pressure != (wanted_ == CgroupFiles::Pressure)) continue;
+    if ((row.in & static_cast<unsigned>(wanted_)) == 0) continue;
     auto& kept = files_[static_cast<std::size_t>(row.file)];
     const auto& directory = directories_[static_cast<std::size_t>(row.controller)];
     if (kept.is_open() || directory.empty()) continue;
@@ -101,25 +108,32 @@ Result<std::string_view> Cgroup::read(File file, std::span<char> buffer) const {
   return text;
 }
 
-Result<CpuStat> Cgroup::cpu_stat() const {
+Result<CpuStat> Cgroup::bandwidth() const {
+  CpuStat stat;
+  if (!is_open(File::CpuStat)) return stat;
   Buffer buffer;
   const bool is_v2 = v2(CgroupController::Cpu);
-  CpuStat stat;
-  if (is_open(File::CpuStat) || !is_open(File::CpuUsage)) {
-    FLASH_TRY(const auto text, read(File::CpuStat, buffer));
-    KeyField fields[] = {
-        {"nr_periods", &stat.periods, !is_v2},
-        {"nr_throttled", &stat.throttled_periods, !is_v2},
-        {is_v2 ? std::string_view("throttled_usec") : std::string_view("throttled_time"), &stat.throttled_us,
-         !is_v2},
-        {"usage_usec", &stat.usage_us, is_v2},
-    };
-    // v1 has no usage_usec: without it the scan would walk the whole (short) text in vain.
-    FLASH_CHECK(parse_flat_keyed(text, std::span(fields).first(is_v2 ? 4 : 3)));
-    stat.has_bandwidth = fields[0].found && fields[1].found && fields[2].found;
-    stat.has_usage = is_v2;
-    if (!is_v2) stat.throttled_us /= 1000;  // v1 counts nanoseconds
-  }
+  FLASH_TRY(const auto text, read(File::CpuStat, buffer));
+  KeyField fields[] = {
+      {"nr_periods", &stat.periods, !is_v2},
+      {"nr_throttled", &stat.throttled_periods, !is_v2},
+      {is_v2 ? std::string_view("throttled_usec") : std::string_view("throttled_time"), &stat.throttled_us,
+       !is_v2},
+      {"usage_usec", &stat.usage_us, is_v2},
+  };
+  // v1 has no usage_usec: without it the scan would walk the whole (short) text in vain.
+  FLASH_CHECK(parse_flat_keyed(text, std::span(fields).first(is_v2 ? 4 : 3)));
+  stat.has_bandwidth = fields[0].found && fields[1].found && fields[2].found;
+  stat.has_usage = is_v2;
+  if (!is_v2) stat.throttled_us /= 1000;  // v1 counts nanoseconds
+  return stat;
+}
+
+Result<CpuStat> Cgroup::cpu_stat() const {
+  Buffer buffer;
+  // Neither file: the error is cpu.stat's.
+  if (!is_open(File::CpuStat) && !is_open(File::CpuUsage)) return read(File::CpuStat, buffer).error();
+  FLASH_TRY(CpuStat stat, bandwidth());
   if (is_open(File::CpuUsage)) {
     FLASH_TRY(const auto text, read(File::CpuUsage, buffer));
     FLASH_TRY(const auto usage_ns, parse_u64(text));
@@ -144,14 +158,54 @@ Result<std::uint64_t> Cgroup::memory_usage() const {
   return parse_u64(text);
 }
 
-Result<double> Cgroup::memory_limit() const {
+Result<MemoryLimits> Cgroup::memory_limits() const {
   Buffer buffer;
-  FLASH_TRY(const auto text, read(File::MemoryMax, buffer));
-  if (!v2(CgroupController::Memory)) return parse_limit_v1(text);
-  FLASH_TRY(const auto max, parse_limit_v2(text));
-  FLASH_TRY(const auto high_text, read(File::MemoryHigh, buffer));
-  FLASH_TRY(const auto high, parse_limit_v2(high_text));
-  return std::min(high, max);
+  MemoryLimits limits;
+  const bool is_v2 = v2(CgroupController::Memory);
+  if (is_open(File::MemoryMax) || !is_open(File::MemoryHigh)) {
+    FLASH_TRY(const auto text, read(File::MemoryMax, buffer));
+    FLASH_TRY(limits.max, is_v2 ? parse_limit_v2(text) : parse_limit_v1(text));
+  }
+  if (is_open(File::MemoryHigh)) {
+    FLASH_TRY(const auto text, read(File::MemoryHigh, buffer));
+    FLASH_TRY(limits.high, parse_limit_v2(text));
+  }
+  return limits;
+}
+
+Result<double> Cgroup::memory_limit() const {
+  FLASH_TRY(const auto limits, memory_limits());
+  return std::min(limits.high, limits.max);
+}
+
+Result<double> Cgroup::cpu_ceiling() const {
+  return is_open(File::CpuLimit) ? cpu_limit() : std::numeric_limits<double>::infinity();
+}
+
+Result<double> Cgroup::memory_ceiling() const {
+  if (!is_open(File::MemoryMax) && !is_open(File::MemoryHigh)) return std::numeric_limits<double>::infinity();
+  if (is_open(File::MemoryHierarchy)) {
+    std::array<char, 64> buffer;
+    FLASH_TRY(const auto text, read(File::MemoryHierarchy, buffer));
+    FLASH_TRY(const auto counts, parse_u64(text));
+    if (counts == 0) return std::numeric_limits<double>::infinity();
+  }
+  return memory_limit();
+}
+
+Result<std::uint64_t> Cgroup::memory_ceiling_hits() const {
+  Buffer buffer;
+  const bool is_v2 = v2(CgroupController::Memory);
+  if (!is_open(is_v2 ? File::MemoryEventsLocal : File::MemoryFailures)) return std::uint64_t{0};
+  if (!is_v2) {
+    FLASH_TRY(const auto text, read(File::MemoryFailures, buffer));
+    return parse_u64(text);
+  }
+  FLASH_TRY(const auto text, read(File::MemoryEventsLocal, buffer));
+  std::uint64_t high = 0, max = 0;
+  KeyField fields[] = {{"high", &high}, {"max", &max}};
+  FLASH_CHECK(parse_flat_keyed(text, fields));
+  return high + max;
 }
 
 Result<std::uint64_t> Cgroup::inactive_file() const {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,8 +32,15 @@ struct MemoryEvents {
   std::uint64_t oom_kills = 0;   // v2 memory.events oom_kill; v1 memory.oom_control oom_kill
 };
 
-/// Which of a cgroup's files a reader keeps open.
-enum class CgroupFiles : std::uint8_t { Statistics, Pressure, All };
+/// Which of a cgroup's files a reader keeps open. Limits: what it allows those below it, and how often that
+/// was run into.
+enum class CgroupFiles : std::uint8_t { Statistics = 1, Pressure = 2, All = 3, Limits = 4 };
+
+/// +inf: none.
+struct MemoryLimits {
+  double high = std::numeric_limits<double>::infinity();  // v2 memory.high
+  double max = std::numeric_limits<double>::infinity();   // v2 memory.max, v1 memory.limit_in_bytes
+};
 
 /// Values of all methods are as the kernel has them now. Errors of all methods: ENOENT: this kernel or
 /// hierarchy has no such file for the cgroup; ENODEV: the cgroup was removed, or its controller switched off;
@@ -49,11 +57,14 @@ class Cgroup {
   std::uint64_t inode() const { return inode_; }
 
   Result<CpuStat> cpu_stat() const;
+  /// cpu.stat alone, without v1's usage; nothing in it where there is no such file.
+  Result<CpuStat> bandwidth() const;
   /// Cores; +inf = none. v2 cpu.max (absent in the root cgroup), v1 cpu.cfs_quota_us / cpu.cfs_period_us.
   Result<double> cpu_limit() const;
   Result<std::uint64_t> memory_usage() const;
-  /// Bytes; +inf = none. v2: the lower of memory.high (our knob) and memory.max: what it may really have.
-  /// v1 memory.limit_in_bytes.
+  /// ENOENT only where it has neither file.
+  Result<MemoryLimits> memory_limits() const;
+  /// The lower of both, bytes; +inf = none.
   Result<double> memory_limit() const;
   /// Of memory.stat, the dearest file (6 to 9 us on v1): not for every tick.
   Result<std::uint64_t> inactive_file() const;
@@ -67,6 +78,19 @@ class Cgroup {
   /// Tries again to open files that were absent: a controller may have been enabled since, and on v1 runtimes
   /// make a cgroup in one hierarchy after another. EMFILE, ENFILE.
   Result<void> open_missing();
+  /// Its limit that may be written is memory.high, so memory.max is another one.
+  bool memory_knob_is_high() const { return v2(CgroupController::Memory); }
+
+  // Of CgroupFiles::Limits, for those below it: a file that is not there (the root has few) limits nothing.
+
+  /// Cores; +inf = none.
+  Result<double> cpu_ceiling() const;
+  /// Bytes; +inf = none. v1: only where it counts what is below it (memory.use_hierarchy).
+  Result<double> memory_ceiling() const;
+  /// How often the memory limits of just this level were run into, by whomever below. v2 memory.events.local,
+  /// v1 memory.failcnt.
+  Result<std::uint64_t> memory_ceiling_hits() const;
+
   /// Its directory is still there, and the same. After ENODEV: false means the cgroup was removed, true that
   /// a controller was switched off (open() anew).
   bool alive() const;
@@ -84,7 +108,9 @@ class Cgroup {
     MemoryMax,   // memory.max, memory.limit_in_bytes
     MemoryStat,
     MemoryEvents,
-    MemoryFailures,  // v1 memory.failcnt
+    MemoryEventsLocal,  // v2
+    MemoryFailures,     // v1 memory.failcnt
+    MemoryHierarchy,    // v1 memory.use_hierarchy
     Io,
     Pids,
     CpuPressure,

@@ -29,22 +29,25 @@ bool manages(const Rule& rule, KnobKind kind) {
 
 KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity& node) {
   KnobRange wanted;
-  double ceiling = kUnlimited;
+  double ceiling = kUnlimited, above = kUnlimited;
   switch (view.kind) {
     case KnobKind::CpuLimit:
       wanted = {rule.cpu.min_cores, rule.cpu.max_cores};
       ceiling = node.usable_cores();
+      // In whole percents of a CPU, as whole_percent(): an end that cannot be written is none.
+      above = std::floor(node.at_most.cores * 100 + 1e-6) / 100;
       break;
     case KnobKind::MemoryLimit:
       wanted = {rule.memory.min_bytes, rule.memory.max_bytes};
       ceiling = node.usable_memory();
+      above = node.at_most.memory_bytes;
       break;
     case KnobKind::CpuFrequency:
       wanted = {rule.frequency.min_khz, rule.frequency.max_khz};
       break;
   }
   const double hw_lower = std::max(0.0, view.lower);
-  const double hw_upper = std::max(hw_lower, view.upper);
+  const double hw_upper = std::max(hw_lower, std::min(view.upper, above));
   KnobRange r;
   r.lower = std::clamp(wanted.lower, hw_lower, hw_upper);
   r.upper = std::clamp(std::min(wanted.upper, ceiling), r.lower, hw_upper);

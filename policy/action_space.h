@@ -46,8 +46,8 @@ struct KnobScale {
   double span;  // ln(upper / low)
 };
 
-/// The rule's range within the hardware's and the node's. Where they exclude each other the hardware wins,
-/// then the rule's lower bound.
+/// The rule's range within the hardware's, that of the limits above the target, and the node's. Where they
+/// exclude each other the hardware wins, then the limits above, then the rule's lower bound.
 KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity& node);
 
 /// Does the rule manage this knob?

@@ -101,6 +101,7 @@ Result<void> ControlLoop::add_target(Now now, Target target, std::shared_ptr<con
                                               Random(impl_->options.seed).fork(std::hash<TargetId>{}(id)));
   agent->stages.push_back({Stage::Initialized, now.wall, "taken up"});
   for (Collector* c : impl_->collectors) c->track(agent->target);
+  impl_->nesting_known = false;
   impl_->table[id] = Observation{};
   impl_->by_id[id] = agent.get();
   impl_->agents.push_back(std::move(agent));
@@ -126,6 +127,7 @@ RestoreReport ControlLoop::remove_target(Now, TargetId id, bool gone) {
   for (Collector* c : impl_->collectors) c->untrack(id);
   impl_->table.erase(id);
   impl_->by_id.erase(id);
+  impl_->nesting_known = false;
   const auto it =
       std::find_if(impl_->agents.begin(), impl_->agents.end(), [a](const auto& p) { return p.get() == a; });
   const std::unique_ptr<ManagedAgent> removed = std::move(*it);

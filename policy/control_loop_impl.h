@@ -29,7 +29,9 @@ struct ControlLoop::Impl {
   bool disabled = false;
   std::string disabled_reason;
   WallTime last_tick{};
-  OfferBudget offers;  // what may still be spent on offers until the next tick
+  std::uint64_t ticks = 0;
+  bool nesting_known = false;  // ManagedAgent::above of all agents
+  OfferBudget offers;          // what may still be spent on offers until the next tick
 
   // Reused from tick to tick.
   struct Pending {
@@ -77,6 +79,7 @@ struct ControlLoop::Impl {
 
   // The phases of a tick, in order (tick.cc).
   void sense(Now now);
+  void find_ceilings();
   Decision& next_slot(ManagedAgent& a);
   void reward(ManagedAgent& a, Decision& d, const Observation* before, std::span<const KnobView> knobs);
   void lifecycle(ManagedAgent& a, Decision& d, Now now);
@@ -90,6 +93,10 @@ struct ControlLoop::Impl {
   void guard(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
   void arbitrate();
   void ask(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now);
+  // Of find_ceilings() and note() (ceilings.cc).
+  void find_nesting();
+  void find_ceiling(ManagedAgent& a);
+  void note_ceilings(const ManagedAgent& a, Decision& d) const;
   TickReport act(Now now);
   void settle(ManagedAgent& a, Decision& d);
   TickReport tick(Now now);

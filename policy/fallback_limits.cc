@@ -175,7 +175,7 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
   const bool unlimited = std::isinf(limit);
   ++cpu_samples_;
   if (in.words && unlimited)
-    appendf(out, "CPU use %.2f cores of %.0f, no limit", usage.value, in.node_cores);
+    appendf(out, "CPU use %.2f cores of %.4g, no limit", usage.value, in.node_cores);
   else if (in.words)
     appendf(out, "CPU use %.2f of %.2f cores (%.0f %%, target %.0f %%)", usage.value, limit,
             limit > 0 ? 100 * usage.value / limit : 0.0, 100 * target);

@@ -15,17 +15,21 @@ constexpr double kWorkingSetMargin = 1.05;
 /// and the target.
 constexpr double kReclaimAtOnce = 256.0 * 1024 * 1024;
 
+/// What a limit counts as: "no limit" as all there is, one beyond both its range and the limits above it as
+/// these.
 double effective(const GuardInput& in, double value) {
-  if (!std::isinf(value)) return value;
+  double all = in.range.upper;
   switch (in.knob) {
     case KnobKind::CpuLimit:
-      return std::max(in.range.upper, in.node->cores);
+      all = std::isinf(value) ? effective_cores(value, *in.node) : in.node->in_force.cores;
+      break;
     case KnobKind::MemoryLimit:
-      return in.node->memory_bytes > 0 ? std::max(in.range.upper, in.node->memory_bytes) : value;
+      all = std::isinf(value) ? effective_memory(value, *in.node) : in.node->in_force.memory_bytes;
+      break;
     case KnobKind::CpuFrequency:
-      return in.range.upper;
+      return std::isinf(value) ? all : value;
   }
-  return value;
+  return std::min(value, std::max(in.range.upper, all));
 }
 
 /// What is in use, with room above it; 0: not measured.

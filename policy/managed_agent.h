@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "policy/fallback_limits.h"
 #include "policy/guard.h"
 #include "policy/lifecycle.h"
+#include "policy/node_capacity.h"
 #include "policy/objective_account.h"
 #include "policy/observation_space.h"
 #include "policy/power_scale.h"
@@ -56,6 +58,18 @@ class RewardHistory {
   std::size_t next_ = 0;
   double last_ = 0;
 };
+
+inline const KnobView* find_knob(std::span<const KnobView> knobs, KnobKind kind) {
+  for (const KnobView& k : knobs)
+    if (k.kind == kind) return &k;
+  return nullptr;
+}
+
+/// NaN: not known.
+inline double value_in_force(const KnobView& k) {
+  return k.current.usable() && k.lease != LeaseState::Gone ? k.current.value
+                                                           : std::numeric_limits<double>::quiet_NaN();
+}
 
 struct ManagedAgent {
   ManagedAgent(Target t, std::shared_ptr<const Rule> r, std::size_t window, Random stream)
@@ -99,6 +113,10 @@ struct ManagedAgent {
   std::uint64_t refusals_told = 0;
   Explorer explorer;
   std::uint64_t last_objection = 0;  // seq of the last decision that a guard changed or refused
+
+  NodeCapacity capacity;          // the node's, within the limits above the target: of this tick
+  ManagedAgent* above = nullptr;  // the nearest agent of a cgroup above it
+  std::uint64_t capacity_of_tick = 0;
 
   LimitsFallback limits;
   ObjectiveAccount objective;

@@ -47,7 +47,8 @@ struct StateVector {
   std::span<const float> span() const { return {values.data(), static_cast<std::size_t>(size)}; }
 };
 
-/// A limit in force as read back (NaN: the knob does not exist; the whole node counts), in its range.
+/// A limit in force: the knob's as read back, or a lower one above it (NaN: the knob does not exist; all that
+/// those above leave of the node counts), in the knob's range.
 struct LimitInForce {
   double value = 0;
   KnobScale scale;

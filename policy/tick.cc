@@ -1,7 +1,6 @@
 // The phases of a tick. docs/ARCHITECTURE.md tells them in order.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "policy/action_space.h"
@@ -15,21 +14,7 @@
 #include "policy/words.h"
 
 namespace flash {
-namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-const KnobView* find_knob(std::span<const KnobView> knobs, KnobKind kind) {
-  for (const KnobView& k : knobs)
-    if (k.kind == kind) return &k;
-  return nullptr;
-}
-
-double value_in_force(const KnobView& k) {
-  return k.current.usable() && k.lease != LeaseState::Gone ? k.current.value : kNaN;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void ControlLoop::Impl::sense(Now now) {
   for (auto& [id, observation] : table) observation = Observation{};
@@ -80,16 +65,16 @@ void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* 
     step.now = &o;
     step.in_force = a.in_force;
     if (const KnobView* k = find_knob(knobs, KnobKind::CpuLimit))
-      step.cpu_range = knob_range(*a.rule, *k, options.capacity);
+      step.cpu_range = knob_range(*a.rule, *k, a.capacity);
     if (const KnobView* k = find_knob(knobs, KnobKind::MemoryLimit))
-      step.memory_range = knob_range(*a.rule, *k, options.capacity);
-    d.reward = limits_reward(*a.rule, options.capacity, step);
+      step.memory_range = knob_range(*a.rule, *k, a.capacity);
+    d.reward = limits_reward(*a.rule, a.capacity, step);
   } else {
     FrequencyStep step;
     step.before = before;
     step.now = &o;
     if (const KnobView* k = find_knob(knobs, KnobKind::CpuFrequency))
-      step.range = knob_range(*a.rule, *k, options.capacity);
+      step.range = knob_range(*a.rule, *k, a.capacity);
     if (a.in_force.has(KnobKind::CpuFrequency)) step.khz_now = a.in_force[KnobKind::CpuFrequency];
     if (a.in_force_before.has(KnobKind::CpuFrequency))
       step.khz_before = a.in_force_before[KnobKind::CpuFrequency];
@@ -180,7 +165,7 @@ bool ControlLoop::Impl::learned(ManagedAgent& a, Decision& d, Now now) {
       }
     return false;
   }
-  to_network_form(*a.rule, options.capacity, d.current, d.contexts, current_form);
+  to_network_form(*a.rule, a.capacity, d.current, d.contexts, current_form);
   LearnedInput in;
   in.policy = a.seat.policy();
   in.state = a.state.span();
@@ -215,17 +200,19 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a, Decision& d, const Observa
     in.now = now.mono;
     in.rule = a.rule.get();
     in.observation = &o;
-    in.node_cores = options.capacity.cores;
+    in.node_cores = effective_cores(kUnlimited, a.capacity);
     if (const KnobView* k = find_knob(knobs, KnobKind::CpuLimit)) {
       in.cpu_limit = value_in_force(*k);
-      in.cpu_range = knob_range(*a.rule, *k, options.capacity);
+      in.cpu_range = knob_range(*a.rule, *k, a.capacity);
     }
     if (const KnobView* k = find_knob(knobs, KnobKind::MemoryLimit)) {
       in.memory_limit = value_in_force(*k);
-      in.memory_range = knob_range(*a.rule, *k, options.capacity);
+      in.memory_range = knob_range(*a.rule, *k, a.capacity);
     }
-    a.state = limits_state(*a.rule, options.capacity, before, o, {in.cpu_limit, in.cpu_range},
-                           {in.memory_limit, in.memory_range});
+    const NodeCapacity::Ceiling& above = a.capacity.in_force;
+    a.state =
+        limits_state(*a.rule, a.capacity, before, o, {std::min(in.cpu_limit, above.cores), in.cpu_range},
+                     {std::min(in.memory_limit, above.memory_bytes), in.memory_range});
     in.cpu_limit = own_view(KnobKind::CpuLimit, in.cpu_limit);
     in.memory_limit = own_view(KnobKind::MemoryLimit, in.memory_limit);
     a.limits.decide(in, fallback_action, fallback_words);
@@ -236,7 +223,7 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a, Decision& d, const Observa
     in.cpus = static_cast<int>(std::max<std::size_t>(a.target.cpus.size(), 1));
     if (const KnobView* k = find_knob(knobs, KnobKind::CpuFrequency)) {
       in.khz = k->current.usable() ? k->current.value : 0;
-      in.range = knob_range(*a.rule, *k, options.capacity);
+      in.range = knob_range(*a.rule, *k, a.capacity);
       in.steps = k->steps;
     }
     a.past.add(*a.rule, o, in.cpus);
@@ -256,7 +243,7 @@ void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, const Observation* 
   ask_fallback(a, d, before, knobs, now);
   d.learning.state.assign(a.state.span().begin(), a.state.span().end());
   d.learning.state_trusted = a.state.trusted();
-  to_network_form(*a.rule, options.capacity, fallback_action, d.contexts, d.learning.fallback);
+  to_network_form(*a.rule, a.capacity, fallback_action, d.contexts, d.learning.fallback);
   for (std::size_t i = 0; i < a.acts.size(); ++i) a.acts[i] = acts_on(d.contexts, kLimitsActions[i]);
   if (a.state.sensible()) a.recent.push(a.state, d.learning.fallback);
 
@@ -291,7 +278,7 @@ void ControlLoop::Impl::explore(ManagedAgent& a, Decision& d, std::span<const Kn
   in.cores =
       a.target.task() == Task::ResourceLimits
           ? effective_cores(d.current.has(KnobKind::CpuLimit) ? d.current[KnobKind::CpuLimit] : kUnlimited,
-                            options.capacity)
+                            a.capacity)
           : static_cast<double>(std::max<std::size_t>(a.target.cpus.size(), 1));
   in.knobs = knobs;
   in.contexts = d.contexts;
@@ -325,13 +312,14 @@ void ControlLoop::Impl::note(ManagedAgent& a, Decision& d) {
   } else {
     a.drift = Drift{};
   }
+  note_ceilings(a, d);
 }
 
 void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs) {
   GuardInput in;
   in.observation = &d.observation;
   in.rule = a.rule.get();
-  in.node = &options.capacity;
+  in.node = &a.capacity;
   in.step = a.seq;
   in.growth_room = a.limits.growth_room(d.at.mono);
   const bool learned = d.controller == Controller::Learned;
@@ -342,7 +330,7 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
     if (!d.proposed.has(k.kind) || !d.current.has(k.kind)) continue;
     in.knob = k.kind;
     in.current = d.current[k.kind];
-    in.range = knob_range(*a.rule, k, options.capacity);
+    in.range = knob_range(*a.rule, k, a.capacity);
     in.steps = k.steps;
     in.flaps = &a.flaps[static_cast<std::size_t>(k.kind)];
     in.rules_ask = bound_to_rules && fallback_action.has(k.kind) ? fallback_action[k.kind] : 0;
@@ -492,7 +480,7 @@ void ControlLoop::Impl::settle(ManagedAgent& a, Decision& d) {
     if (!as_varied) a.explorer.cancel();
   }
   a.in_control = may_write(a);
-  if (a.in_control) to_network_form(*a.rule, options.capacity, a.in_force, d.contexts, d.learning.action);
+  if (a.in_control) to_network_form(*a.rule, a.capacity, a.in_force, d.contexts, d.learning.action);
 }
 
 TickReport ControlLoop::Impl::tick(Now now) {
@@ -505,6 +493,7 @@ TickReport ControlLoop::Impl::tick(Now now) {
   last_tick = now.wall;
   offers = OfferBudget{};
   sense(now);
+  find_ceilings();
   changes.clear();
   pending.clear();
   std::size_t invalid = 0;
@@ -529,7 +518,7 @@ TickReport ControlLoop::Impl::tick(Now now) {
       if (!std::isnan(value)) d.current.set(k.kind, value);
     }
     d.learning.end_of_episode = a.step >= episode_steps();
-    fill_contexts(*a.rule, options.capacity, knobs, d.contexts);
+    fill_contexts(*a.rule, a.capacity, knobs, d.contexts);
     decide(a, d, before, knobs, now);
     explore(a, d, knobs);
     note(a, d);

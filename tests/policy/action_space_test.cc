@@ -66,6 +66,71 @@ TEST(ActionSpace, TheRangeIsTheRulesWithinTheHardwareAndTheNode) {
   EXPECT_DOUBLE_EQ(knob_range(rule, view, node).upper, 2);
 }
 
+TEST(ActionSpace, TheRangeEndsWhereTheLimitsAboveEnd) {
+  struct Row {
+    const char* name;
+    double min, max, hardware_lower, hardware_upper, above, lower, upper;
+  };
+  constexpr double kInf = kUnlimited;
+  const Row kRows[] = {
+      {"nothing above", 0.5, 16, 0.01, kInf, kInf, 0.5, 3.75},
+      {"below the node", 0.5, 16, 0.01, kInf, 2, 0.5, 2},
+      {"below the rule's upper bound", 0.5, 3, 0.01, kInf, 2, 0.5, 2},
+      {"above the rule's upper bound", 0.5, 1, 0.01, kInf, 2, 0.5, 1},
+      {"above the node", 0.5, 16, 0.01, kInf, 64, 0.5, 3.75},
+      {"below the rule's lower bound", 0.5, 16, 0.01, kInf, 0.25, 0.25, 0.25},
+      {"below what the kernel takes", 0.5, 16, 0.01, kInf, 0.001, 0.01, 0.01},
+      {"above what the kernel takes", 0.5, 16, 0.01, 1, 2, 0.5, 1},
+  };
+  for (const Row& row : kRows) {
+    Rule rule;
+    KnobView view;
+    view.lower = row.hardware_lower;
+    view.upper = row.hardware_upper;
+    NodeCapacity node{4, 0, 0.25, 0};
+    node.at_most.cores = row.above;
+    view.kind = KnobKind::CpuLimit;
+    rule.cpu.min_cores = row.min;
+    rule.cpu.max_cores = row.max;
+    EXPECT_DOUBLE_EQ(knob_range(rule, view, node).lower, row.lower) << row.name;
+    EXPECT_DOUBLE_EQ(knob_range(rule, view, node).upper, row.upper) << row.name;
+    // Memory by the same numbers.
+    view.kind = KnobKind::MemoryLimit;
+    node = {4, 4, 0, 0.25};
+    node.at_most.memory_bytes = row.above;
+    rule.memory.min_bytes = row.min;
+    rule.memory.max_bytes = row.max;
+    EXPECT_DOUBLE_EQ(knob_range(rule, view, node).lower, row.lower) << row.name;
+    EXPECT_DOUBLE_EQ(knob_range(rule, view, node).upper, row.upper) << row.name;
+  }
+}
+
+TEST(ActionSpace, ALimitAboveThatIsNoWholePercentOfACpuEndsTheRangeBelowIt) {
+  KnobView view;
+  view.kind = KnobKind::CpuLimit;
+  NodeCapacity node{4, 0, 0, 0};
+  node.at_most.cores = 1.0 / 3;
+  const KnobRange range = knob_range({}, view, node);
+  EXPECT_DOUBLE_EQ(range.upper, 0.33);
+  EXPECT_DOUBLE_EQ(whole_percent(range.upper, 1, range), 0.33) << "and so can be reached";
+  node.at_most.cores = 0.57 - 1e-12;
+  EXPECT_DOUBLE_EQ(knob_range({}, view, node).upper, 0.57);
+}
+
+TEST(ActionSpace, ALimitActsAsTheLowestOfItsOwnThoseAboveAndTheNode) {
+  NodeCapacity node{4, 100, 0, 0};
+  EXPECT_EQ(effective_cores(kUnlimited, node), 4);
+  EXPECT_EQ(effective_memory(kUnlimited, node), 100);
+  node.in_force = {0.5, 20};
+  EXPECT_EQ(effective_cores(kUnlimited, node), 0.5);
+  EXPECT_EQ(effective_cores(2, node), 0.5);
+  EXPECT_EQ(effective_cores(0.25, node), 0.25);
+  EXPECT_EQ(effective_memory(kUnlimited, node), 20);
+  EXPECT_EQ(effective_memory(10, node), 10);
+  node.memory_bytes = 0;
+  EXPECT_EQ(effective_memory(kUnlimited, node), 20) << "also where the node's is not known";
+}
+
 TEST(ActionSpace, ARangeThatExcludesItselfIsStillARange) {
   Rule rule;
   rule.task = Task::CpuFrequency;

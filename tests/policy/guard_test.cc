@@ -54,6 +54,23 @@ using Slew = Fixture;
 using Pressure = Fixture;
 using Flap = Fixture;
 
+TEST_F(Slew, BeginsAtWhatTheLimitsAboveLeave) {
+  node.in_force.cores = node.at_most.cores = 0.5;
+  cpu(kUnlimited);
+  in.range = {0.1, 0.5};
+  EXPECT_EQ(ask(0.1), 0.4) << "20 % below the half core that is really there, not below the node's four";
+  cpu(3);
+  in.range = {0.1, 0.5};
+  EXPECT_EQ(ask(0.45), 0.45) << "and not down from three that it cannot have";
+  node.in_force.memory_bytes = node.at_most.memory_bytes = 500 * kMiB;
+  memory(kUnlimited);
+  in.range.upper = 500 * kMiB;
+  EXPECT_EQ(ask(100 * kMiB), 400 * kMiB);
+  // The limit above is a knob of ours and now lower than what the range goes to.
+  cpu(3);
+  EXPECT_DOUBLE_EQ(ask(0.5), 2.4);
+}
+
 TEST_F(GuardTable, LetsAModestChangePassWithoutAWord) {
   EXPECT_EQ(ask(1.2), 1.2);
   EXPECT_TRUE(verdicts.empty());

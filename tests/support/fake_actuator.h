@@ -156,7 +156,11 @@ class FakeCollector final : public Collector {
   void collect(Now now, ObservationTable& table) override {
     for (auto& [id, observation] : table) fill(now, id, observation);
   }
+  std::string_view ceiling_of(TargetId, Signal signal) const override {
+    return signal == Signal::CpuCeiling ? cores_of : memory_of;
+  }
   Fill fill;
+  std::string cores_of, memory_of;  // ceiling_of() any target
   std::vector<TargetId> tracked;
 };
 
