@@ -129,8 +129,6 @@ void CgroupAncestors::read(Now now, Level& level) {
   limit(memory, level, level.memory);
 
   // Without a limit nothing is counted.
-  const double interval_s = seconds(now.mono - level.last);
-  level.last = now.mono;
   Allowed& out = level.allowed;
   if (level.cores.usable() && std::isfinite(level.cores.value)) {
     if (const auto stat = cgroup.bandwidth(); stat && stat->has_bandwidth) {
@@ -139,7 +137,7 @@ void CgroupAncestors::read(Now now, Level& level) {
       if (out.throttled.usable() && !periods.usable()) out.throttled = periods;
       if (out.throttled.usable())
         out.throttled.value = periods.value > 0 ? out.throttled.value / periods.value : 0;
-      out.throttled_time = level.throttled_time.rate(stat->throttled_us, interval_s, 1e-6);
+      out.throttled_time = level.throttled_time.rate(stat->throttled_us, now.mono, 1e-6);
     }
   } else {
     level.periods.reset();
@@ -147,7 +145,7 @@ void CgroupAncestors::read(Now now, Level& level) {
     level.throttled_time.reset();
   }
   if (level.memory.usable() && std::isfinite(level.memory.value)) {
-    if (const auto hits = cgroup.memory_ceiling_hits()) out.memory_hits = level.hits.rate(*hits, interval_s);
+    if (const auto hits = cgroup.memory_ceiling_hits()) out.memory_hits = level.hits.rate(*hits, now.mono);
   } else {
     level.hits.reset();
   }

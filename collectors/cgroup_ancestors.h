@@ -58,7 +58,6 @@ class CgroupAncestors {
     std::size_t users = 0;  // targets and levels just below it
     std::optional<Cgroup> cgroup;
     std::uint64_t ticks = 0;
-    Duration last{};
     Sample cores, memory;  // of this level alone, as last read
     Counter periods, throttled, throttled_time, hits;
     std::string trouble;

@@ -138,11 +138,13 @@ void CgroupCollector::collect_memory(Now now, State& state, Observation& out) {
   }
   state.memory = state.above ? state.above->memory : Ceiling{};
   Sample own = Sample::missing();
+  state.own_memory_max = false;
   if (const auto limits = state.cgroup.memory_limits()) {
     own = Sample::good(std::min(limits->high, limits->max));
     // memory.max stands above the knob, which is memory.high there.
-    if (state.cgroup.memory_knob_is_high() && std::isfinite(limits->max))
-      state.memory = lower({Sample::good(limits->max), state.cgroup.path()}, state.memory);
+    state.own_memory_max = state.cgroup.memory_knob_is_high() && std::isfinite(limits->max) &&
+                           !(state.memory.value.usable() && state.memory.value.value < limits->max);
+    if (state.own_memory_max) state.memory = lower({Sample::good(limits->max), {}}, state.memory);
   } else {
     own = failed(state, limits.error());
   }
@@ -178,9 +180,10 @@ void CgroupCollector::collect_io(Now now, State& state, Observation& out) {
 std::string_view CgroupCollector::ceiling_of(TargetId id, Signal signal) const {
   const auto found = states_.find(id);
   if (found == states_.end()) return {};
-  return signal == Signal::CpuCeiling      ? found->second.cores.of
-         : signal == Signal::MemoryCeiling ? found->second.memory.of
-                                           : std::string_view();
+  const State& state = found->second;
+  if (signal == Signal::CpuCeiling) return state.cores.of;
+  if (signal != Signal::MemoryCeiling) return {};
+  return state.own_memory_max ? std::string_view(state.cgroup.path()) : state.memory.of;
 }
 
 std::vector<Degraded> CgroupCollector::degraded() const {

@@ -42,6 +42,7 @@ class CgroupCollector final : public Collector {
     Cgroup cgroup;
     const CgroupAncestors::Allowed* above = nullptr;  // nullptr: the root
     Ceiling cores, memory;                            // of this tick
+    bool own_memory_max = false;                      // `memory` is its own memory.max
     bool gone = false;                                // removed: nothing more is read
     bool lost_file = false;                           // a file vanished in this tick
     std::uint64_t ticks = 0;

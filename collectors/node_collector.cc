@@ -115,7 +115,13 @@ void NodeCollector::collect(Now now, ObservationTable& table) {
   }
   for (const auto& [id, cpus] : cpu_sets_) {
     const auto found = table.find(id);
-    if (found != table.end()) found->second[Signal::CpuUsage] = usage_of(cpus);
+    if (found == table.end()) continue;
+    found->second[Signal::CpuUsage] = usage_of(cpus);
+    const auto online = static_cast<std::size_t>(std::count_if(
+        cpus.begin(), cpus.end(), [this](int cpu) { return ticks_[static_cast<std::size_t>(cpu)].present; }));
+    // A full half is all that a set can do of which half is offline.
+    found->second[Signal::CpuCeiling] =
+        online > 0 && online < cpus.size() ? Sample::good(static_cast<double>(online)) : Sample::missing();
   }
 }
 

@@ -16,10 +16,11 @@ namespace flash {
 
 enum class Signal : std::uint8_t {
   // The target's CPU (cgroup: cpu.stat / cpuacct; CPU set: /proc/stat of its CPUs).
-  CpuUsage,          // cores in use
-  CpuLimit,          // cores allowed, by its own limit and those of the cgroups above it; +inf = none
-  CpuCeiling,        // the lowest CPU limit of the cgroups above it; missing: they set none
-  CpuThrottled,      // share of CFS periods that were throttled, of it or of a cgroup above it
+  CpuUsage,      // cores in use
+  CpuLimit,      // cores allowed, by its own limit and those of the cgroups above it; +inf = none
+  CpuCeiling,    // the lowest CPU limit of the cgroups above it, or the CPUs online where not all of the set
+                 // are; missing: none
+  CpuThrottled,  // share of CFS periods that were throttled, of it or of a cgroup above it
   CpuThrottledTime,  // throttled seconds per second
   CpuPressureSome,   // PSI share of time, 0..1, over the tick
   // Memory.

@@ -707,15 +707,16 @@ std::vector<ConfigKey> make_table() {
                                                 .only = kLimits,
                                                 .meaning = "The limit is never set below, unless a cgroup "
                                                            "above the target allows less."}));
-  t.push_back(bound(FIELD(rule.cpu.max_cores), {.pointer = "/rules/*/cpu/max_cores",
-                                                .type = KeyType::Number,
-                                                .nullable = true,
-                                                .min = 0.01,
-                                                .max = 8192,
-                                                .unit = "cores",
-                                                .only = kLimits,
-                                                .default_words = "what the node has",
-                                                .meaning = "The limit is never set above."}));
+  t.push_back(bound(FIELD(rule.cpu.max_cores),
+                    {.pointer = "/rules/*/cpu/max_cores",
+                     .type = KeyType::Number,
+                     .nullable = true,
+                     .min = 0.01,
+                     .max = 8192,
+                     .unit = "cores",
+                     .only = kLimits,
+                     .default_words = "what the node and the cgroups above the target have",
+                     .meaning = "The limit is never set above."}));
   t.push_back(bound(FIELD(rule.cpu.target_utilization), {.pointer = "/rules/*/cpu/target_utilization",
                                                          .type = KeyType::Number,
                                                          .min = 0.05,
@@ -757,15 +758,16 @@ std::vector<ConfigKey> make_table() {
                                                               .meaning = "The limit is never set below, "
                                                                          "unless a cgroup above the target "
                                                                          "allows less."}));
-  t.push_back(bound<kMiBScale>(FIELD(rule.memory.max_bytes), {.pointer = "/rules/*/memory/max_mib",
-                                                              .type = KeyType::Number,
-                                                              .nullable = true,
-                                                              .min = 1,
-                                                              .max = 1e9,
-                                                              .unit = "MiB",
-                                                              .only = kLimits,
-                                                              .default_words = "what the node has",
-                                                              .meaning = "The limit is never set above."}));
+  t.push_back(bound<kMiBScale>(FIELD(rule.memory.max_bytes),
+                               {.pointer = "/rules/*/memory/max_mib",
+                                .type = KeyType::Number,
+                                .nullable = true,
+                                .min = 1,
+                                .max = 1e9,
+                                .unit = "MiB",
+                                .only = kLimits,
+                                .default_words = "what the node and the cgroups above the target have",
+                                .meaning = "The limit is never set above."}));
   t.push_back(bound(FIELD(rule.memory.percentile),
                     {.pointer = "/rules/*/memory/percentile",
                      .type = KeyType::Number,

@@ -58,7 +58,6 @@ void ControlLoop::Impl::find_ceiling(ManagedAgent& a) {
   if (a.capacity_of_tick == ticks) return;
   a.capacity_of_tick = ticks;
   a.capacity = options.capacity;
-  if (a.target.id.kind != TargetKind::Cgroup) return;
   const Observation& o = table[a.target.id];
   for (const Row& row : kRows)
     a.capacity.in_force.*row.part = a.capacity.at_most.*row.part = ceiling_in(o, row.ceiling);
@@ -83,6 +82,12 @@ void ControlLoop::Impl::find_ceiling(ManagedAgent& a) {
 void ControlLoop::Impl::note_ceilings(const ManagedAgent& a, Decision& d) const {
   for (const Row& row : kRows) {
     const double ceiling = a.capacity.in_force.*row.part;
+    if (a.target.id.kind == TargetKind::CpuSet) {
+      if (ceiling < static_cast<double>(a.target.cpus.size()))
+        appendf(d.notes, "%s%d of its %zu CPUs are online.", d.notes.empty() ? "" : " ", a.cpus(),
+                a.target.cpus.size());
+      return;
+    }
     const double own = d.current.has(row.knob) ? d.current[row.knob] : kUnlimited;
     if (!(ceiling < own) || same_setting(row.knob, ceiling, own)) continue;
     std::string_view of;

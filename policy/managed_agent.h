@@ -2,6 +2,7 @@
 // Ownership: the loop owns its agents. Thread rule: one thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <limits>
@@ -79,6 +80,12 @@ struct ManagedAgent {
         objective(target.task()),
         rewards(window),
         proof(window) {}
+
+  /// Of a CPU set, those that are online.
+  int cpus() const {
+    const auto all = static_cast<double>(target.cpus.size());
+    return std::max(1, static_cast<int>(std::min(all, capacity.in_force.cores)));
+  }
 
   Target target;
   std::shared_ptr<const Rule> rule;

@@ -78,7 +78,7 @@ void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* 
     if (a.in_force.has(KnobKind::CpuFrequency)) step.khz_now = a.in_force[KnobKind::CpuFrequency];
     if (a.in_force_before.has(KnobKind::CpuFrequency))
       step.khz_before = a.in_force_before[KnobKind::CpuFrequency];
-    step.cpus = static_cast<int>(std::max<std::size_t>(a.target.cpus.size(), 1));
+    step.cpus = a.cpus();
     step.gain_before = a.gain;
     step.highest_power = a.power.highest(d.at.mono);
     d.reward = frequency_reward(*a.rule, step);
@@ -220,7 +220,7 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a, Decision& d, const Observa
     FrequencyInput in;
     in.rule = a.rule.get();
     in.observation = &o;
-    in.cpus = static_cast<int>(std::max<std::size_t>(a.target.cpus.size(), 1));
+    in.cpus = a.cpus();
     if (const KnobView* k = find_knob(knobs, KnobKind::CpuFrequency)) {
       in.khz = k->current.usable() ? k->current.value : 0;
       in.range = knob_range(*a.rule, *k, a.capacity);
@@ -279,7 +279,7 @@ void ControlLoop::Impl::explore(ManagedAgent& a, Decision& d, std::span<const Kn
       a.target.task() == Task::ResourceLimits
           ? effective_cores(d.current.has(KnobKind::CpuLimit) ? d.current[KnobKind::CpuLimit] : kUnlimited,
                             a.capacity)
-          : static_cast<double>(std::max<std::size_t>(a.target.cpus.size(), 1));
+          : a.cpus();
   in.knobs = knobs;
   in.contexts = d.contexts;
   in.current = d.current;

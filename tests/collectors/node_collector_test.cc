@@ -64,6 +64,25 @@ TEST_F(NodeCollectorTest, MeasuresTheCpusOfASet) {
   EXPECT_DOUBLE_EQ(at(2)[Signal::CpuUsage].value, 0.5);
 }
 
+TEST_F(NodeCollectorTest, SaysHowManyCpusOfASetAreOnlineWhereNotAllAre) {
+  Target both;
+  both.id = {TargetKind::CpuSet, 8};
+  both.cpus = {0, 1};
+  collector_.track(both);
+  const Sample& online = table_[both.id][Signal::CpuCeiling];
+  struct Row {
+    bool offline;
+    Validity validity;
+  };
+  for (const Row& row :
+       {Row{false, Validity::Missing}, Row{true, Validity::Good}, Row{false, Validity::Missing}}) {
+    host_.write("proc/stat", stat(1, kHz, row.offline ? -1 : kHz));
+    at(1);
+    EXPECT_EQ(online.validity, row.validity);
+    EXPECT_EQ(online.value_or(2), row.offline ? 1 : 2);
+  }
+}
+
 TEST_F(NodeCollectorTest, NeverShowsMoreThanTheCpusHave) {
   at(1);
   host_.write("proc/stat", stat(1, 0, kHz + 2));

@@ -100,6 +100,30 @@ TEST(Ceilings, ABusyTargetGrowsUpToThemAndNoFurther) {
   EXPECT_DOUBLE_EQ(l.cpu(), 0.5);
 }
 
+TEST(Ceilings, OfACpuSetWithOfflineCpusThoseThatAreOnlineAreAll) {
+  Loop l;
+  Target set;
+  set.id = {TargetKind::CpuSet, 9};
+  set.name = "cpus 0-7";
+  set.cpus = {0, 1, 2, 3, 4, 5, 6, 7};
+  l.actuator.offer(set.id, KnobKind::CpuFrequency, 1e6, 1e6, 3e6, {1e6, 2e6, 3e6});
+  l.observe = [](Now, TargetId, Observation& o) {
+    o[Signal::CpuUsage] = Sample::good(4);
+    o[Signal::CpuCeiling] = Sample::good(4);
+  };
+  auto rule = cpu_rule(Mode::Control);
+  rule->task = Task::CpuFrequency;
+  ASSERT_TRUE(l.loop->add_target(at(0), set, rule));
+  l.ticks(3);
+  EXPECT_EQ(l.actuator.value(set.id, KnobKind::CpuFrequency), 3e6);
+  EXPECT_THAT(l.last(set.id).explanation, HasSubstr("CPU use 100 %"));
+  EXPECT_THAT(l.last(set.id).notes, HasSubstr("4 of its 8 CPUs are online."));
+  l.observe = [](Now, TargetId, Observation& o) { o[Signal::CpuUsage] = Sample::good(4); };
+  l.tick();
+  EXPECT_THAT(l.last(set.id).explanation, HasSubstr("CPU use 50 %"));
+  EXPECT_EQ(l.last(set.id).notes, "");
+}
+
 /// kBatch is a cgroup in kWeb's; both limits are ours, and kBatch's kernel view follows kWeb's knob.
 struct InEachOther : Loop {
   explicit InEachOther(Mode parents = Mode::Control, double between = kUnlimited,

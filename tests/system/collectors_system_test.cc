@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "collectors/cgroup_collector.h"
 #include "collectors/perf_collector.h"
 #include "collectors/statsd_collector.h"
 #include "host/cgroup_layout.h"
@@ -52,6 +53,40 @@ double stolen_seconds() {
   for (int column = 1; column <= 8; ++column) file >> ticks;
   EXPECT_TRUE(file) << "/proc/stat";
   return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+TEST(CgroupOnThisKernel, TheLimitAndTheThrottlingOfTheCgroupAboveAreSeen) {
+  const auto layout = CgroupLayout::detect(HostRoot());
+  ASSERT_TRUE(layout) << layout.error().message();
+  OwnCgroup outer(*layout, "/flashd-test-above-" + std::to_string(::getpid()));
+  OwnCgroup inner(*layout, outer.path() + "/inner");
+  const bool v2 = layout->version(CgroupController::Cpu) == CgroupVersion::V2;
+  const auto put = [&](CgroupController c, const char* name, const char* text) {
+    const auto done = write_file(layout->directory(c, outer.path()) + "/" + name, text);
+    ASSERT_TRUE(done) << done.error().message();
+  };
+  put(CgroupController::Cpu, v2 ? "cpu.max" : "cpu.cfs_quota_us", v2 ? "5000 100000" : "5000");
+  put(CgroupController::Memory,
+      layout->version(CgroupController::Memory) == CgroupVersion::V2 ? "memory.max" : "memory.limit_in_bytes",
+      "67108864");
+  CgroupCollector collector(*layout);
+  const Target target = inner.target();
+  collector.track(target);
+  ObservationTable table;
+  const Observation& o = table[target.id];
+  CgroupChild child(inner.directories(), work_20_sleep_5);
+  collector.collect(now(), table);
+  for (int i = 0; i < 300 && !(o[Signal::CpuThrottled].value_or(0) > 0); ++i) {
+    std::this_thread::sleep_for(100ms);
+    collector.collect(now(), table);
+  }
+  EXPECT_EQ(o[Signal::CpuLimit].value, 0.05);
+  EXPECT_EQ(o[Signal::CpuCeiling].value, 0.05);
+  EXPECT_EQ(o[Signal::MemoryLimit].value, 67108864);
+  EXPECT_GT(o[Signal::CpuThrottled].value_or(0), 0);
+  EXPECT_GT(o[Signal::CpuThrottledTime].value_or(0), 0);
+  EXPECT_EQ(collector.ceiling_of(target.id, Signal::CpuCeiling), outer.path());
+  EXPECT_EQ(collector.ceiling_of(target.id, Signal::MemoryCeiling), outer.path());
 }
 
 class PerfOnThisKernel : public testing::Test {
