@@ -16,6 +16,14 @@ std::string number(double value) {
   return text;
 }
 
+/// What a page says whose counters stood still for clearly longer than they usually do.
+ScrapeResult nothing_in(const ScrapeResult& reading) {
+  ScrapeResult r = reading;
+  r.requests = r.errors = 0;
+  r.has_latency = false;
+  return r;
+}
+
 Sample judged(double value, Validity validity) {
   return {value, validity};
 }
@@ -49,8 +57,24 @@ bool PrometheusCollector::take(Now now, const std::string& rule, ScrapeResult re
     page.read = true;
     page.good = page.last;
     page.good_at = now.mono;
+    note_growth(now, page);
   }
   return true;
+}
+
+void PrometheusCollector::note_growth(Now now, Page& page) {
+  const ScrapeResult& r = page.good;
+  const bool grew = r.requests > 0 || r.errors > 0 || r.has_latency;
+  // The first look counts as one at which they grew: from then on they stand still.
+  page.growth.look(now.mono, grew || page.growth.state() == ReportClock::State::Unheard);
+  if (!grew) {
+    page.still_s += r.covers_s;
+    return;
+  }
+  page.grown = r;
+  page.ever_grown = true;
+  if (seconds(page.growth.covers()) > 1.5 * r.covers_s) page.grown.covers_s += page.still_s;
+  page.still_s = 0;
 }
 
 void PrometheusCollector::track(const Target& target) {
@@ -75,11 +99,14 @@ void PrometheusCollector::fill(Now now, Page& page, Observation& observation) co
     return;
   }
   if (!page.read || age > holds + kStaleIntervals * page.is.interval) return;
-  const ScrapeResult& r = page.good;
+  const ReportClock::State growth = page.growth.state();
+  const bool silent = growth == ReportClock::State::Silent;
+  if (!silent && !page.ever_grown) return;  // standing still, and for how long is not known to mean anything
+  const ScrapeResult r = silent ? nothing_in(page.good) : page.grown;
   const bool fresh = source_there_ && page.last.state == State::Good && !page.late;
-  // A quarter more: neither side's timer is exact.
-  const bool fine = from_seconds(r.covers_s) <= period_ * 9 / 4;
-  const Validity validity = !fresh ? Validity::Stale : fine ? Validity::Good : Validity::Degraded;
+  const bool fine = ReportClock::fits(from_seconds(r.covers_s), period_);
+  Validity validity = !fresh ? Validity::Stale : fine ? Validity::Good : Validity::Degraded;
+  if (!silent) validity = std::min(validity, page.growth.validity(period_));
   rate = judged(r.requests / r.covers_s, validity);
   if (r.has_errors) errors = judged(r.errors / r.covers_s, validity);
   if (!r.has_latency || !why_no_latency(page).empty()) return;

@@ -65,7 +65,15 @@ std::optional<RequestHistory::Percentiles> RequestHistory::add(const LatencySlot
     result.few = n < enough;
   }
   keep(requests, sum(requests));
+  last_ = result;
   return result;
+}
+
+std::optional<RequestHistory::Percentiles> RequestHistory::held(Duration quiet) const {
+  std::size_t slowest = 0;
+  for (std::size_t i = 0; i < std::min<std::uint64_t>(taken_, kRecent); ++i)
+    slowest = std::max<std::size_t>(slowest, recent_[i].slot);
+  return seconds(quiet) * 1e3 < 2 * latency_slot_begin_ms(slowest + 1) ? last_ : std::nullopt;
 }
 
 RequestCollector::RequestCollector(const HostRoot& root, const CgroupLayout* layout, RequestOptions options)
@@ -175,11 +183,21 @@ void RequestCollector::collect_one(Now now, State& state, const flash_requests& 
     out[Signal::LatencyP50] = Sample::good(latency->p50_ms);
     out[Signal::LatencyP99] = {latency->p99_ms, latency->few ? Validity::Degraded : Validity::Good};
   }
+  if (requests > 0) state.answered_at = now.mono;
   if (dt <= 0 || !state.seen) return;
   // Nothing came: is the cgroup still there? Its entry outlives it and would say zero for ever.
   if (requests == 0) {
     const auto inode = inode_of(state.directory);
     if (!inode || *inode != state.id) return;
+    const auto held = state.history.held(now.mono - state.answered_at);
+    if (held) {
+      out[Signal::LatencyP50] = {held->p50_ms, Validity::Stale};
+      out[Signal::LatencyP99] = {held->p99_ms, Validity::Stale};
+    }
+    if (held || state.dropped || counts.multiplexed > 0) {
+      out[Signal::RequestRate] = {0, Validity::Degraded};
+      return;
+    }
   }
   out[Signal::RequestRate] = Sample::good(static_cast<double>(requests) / dt);
 }

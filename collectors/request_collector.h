@@ -3,8 +3,11 @@
 //
 // Validity as StatsdCollector's: latency is Missing in a tick without a request; a tick of fewer than
 // `few_requests` borrows the newest ones of at most `look_back` ticks before it, and p99 is Degraded where
-// that is not enough; the rate is Missing until the first request was seen, then 0 is an answer. Ownership:
-// owns the probe, which it opens when the first target comes. Thread rule: the control loop's.
+// that is not enough; the rate is Missing until the first request was seen, then 0 is an answer: none was
+// answered. That is not "none came" while one as slow as the slowest of late may be under way (latency is
+// then Stale), while connections are not followed, or where some speak HTTP/2, whose requests are not
+// counted: such a 0 is Degraded. Ownership: owns the probe, which it opens when the first target comes.
+// Thread rule: the control loop's.
 #pragma once
 
 #include <array>
@@ -40,6 +43,9 @@ class RequestHistory {
   };
   /// `requests`: of this tick. nullopt: none of them has a latency.
   std::optional<Percentiles> add(const LatencySlots& requests, const RequestOptions& options);
+  /// What add() said last, if after so long without an answer one as slow as the slowest of the newest may
+  /// still be under way.
+  std::optional<Percentiles> held(Duration quiet) const;
 
  private:
   struct Recent {
@@ -52,6 +58,7 @@ class RequestHistory {
   std::array<Recent, kRecent> recent_{};  // the newest, a ring
   std::uint64_t taken_ = 0;               // ever; the next goes to taken_ % kRecent
   std::uint64_t tick_ = 0;
+  std::optional<Percentiles> last_;
 };
 
 class RequestCollector final : public Collector, public KernelProbe {
@@ -82,8 +89,9 @@ class RequestCollector final : public Collector, public KernelProbe {
     flash_requests before{};
     RequestHistory history;
     std::optional<Duration> last;
-    bool seen = false;     // a request, ever
-    bool dropped = false;  // the kernel had no room for a connection in the last tick
+    Duration answered_at{};  // a request, last
+    bool seen = false;       // a request, ever
+    bool dropped = false;    // the kernel had no room for a connection in the last tick
   };
   void retry(bool all);
   Result<std::uint64_t> watch(const Target& target, std::string& directory);

@@ -36,17 +36,15 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
   });
 }
 
-double to_ms(const StatsdLine& line) {
+constexpr Signal kSignals[] = {Signal::LatencyP50, Signal::LatencyP99, Signal::RequestRate,
+                               Signal::ErrorRate};
+
+/// `given`: what the application's rules say. A timer's type is its unit.
+double to_ms(const StatsdLine& line, TimeUnit given) {
+  if (given != TimeUnit::Auto) return milliseconds_in(given);
   if (line.type == StatsdType::Timer) return 1;
-  struct Suffix {
-    std::string_view text;
-    double factor;
-  };
-  // "_ms" ends in "_s" nowhere, so the order does not matter.
-  static constexpr Suffix kSuffixes[] = {{"_seconds", 1e3}, {"_s", 1e3}, {"_us", 1e-3}, {"_ns", 1e-6}};
-  for (const Suffix& suffix : kSuffixes)
-    if (line.name.ends_with(suffix.text)) return suffix.factor;
-  return 1;
+  const TimeUnit named = unit_of_name(line.name);
+  return milliseconds_in(named == TimeUnit::Auto ? TimeUnit::Milliseconds : named);
 }
 
 Result<int> open_datagram(int family) {
@@ -100,15 +98,85 @@ void StatsdCollector::Application::add(double value_ms, double stands_for, std::
   recent[taken++ % kRecent] = {value_ms, stands_for, tick};
 }
 
-void StatsdCollector::Application::borrow(std::uint64_t enough, std::uint64_t tick, std::uint64_t oldest) {
-  if (samples > 0) p50_ms = latency_ms.quantile(0.50);
-  for (std::uint64_t back = samples;
-       samples > 0 && samples < enough && back < std::min<std::uint64_t>(taken, kRecent); ++back) {
+TimeUnit StatsdCollector::Named::unit() const {
+  // The largest, where several are given: a latency that reads too high takes nothing away.
+  for (const TimeUnit u :
+       {TimeUnit::Seconds, TimeUnit::Milliseconds, TimeUnit::Microseconds, TimeUnit::Nanoseconds})
+    if (of_unit[static_cast<std::size_t>(u)] > 0) return u;
+  return TimeUnit::Auto;
+}
+
+bool StatsdCollector::Named::contradicted() const {
+  return unit() != TimeUnit::Auto && of_unit[static_cast<std::size_t>(unit())] != targets;
+}
+
+void StatsdCollector::Application::judge_latency(std::uint64_t enough, std::uint64_t tick,
+                                                 std::uint64_t oldest) {
+  if (samples == 0) return;
+  p50_ms = latency_ms.quantile(0.50);
+  std::uint64_t n = samples;
+  for (std::uint64_t back = samples; n < enough && back < std::min<std::uint64_t>(taken, kRecent); ++back) {
     const Recent& r = recent[(taken - 1 - back) % kRecent];
-    if (r.tick < oldest || r.tick >= tick) return;
+    if (r.tick < oldest || r.tick >= tick) break;
     latency_ms.add(r.latency_ms, r.weight);
-    ++samples;
+    ++n;
   }
+  p99_ms = std::max(p50_ms, latency_ms.quantile(0.99));
+  few = n < enough;
+}
+
+Sample StatsdCollector::Application::said_rate(Duration now, Duration tick, bool lost) {
+  // A counter that fell silent while latencies come is no word on them, nor is its first one: of what time?
+  const bool no_word = counters.state() == ReportClock::State::Silent || counters.covers() == Duration{};
+  const bool counts = counts_requests && !(no_word && latencies.speaks());
+  const ReportClock& clock = counts ? counters : latencies;
+  const double came = counts ? requests : weight;
+  if (clock.state() == ReportClock::State::Spoke) {
+    rate.reset();
+    if (clock.covers() > Duration{}) rate = came / seconds(clock.covers());
+  }
+  if (came != 0) {
+    requests_at = now;
+    had_requests = true;
+  }
+  if (clock.state() == ReportClock::State::Silent) rate = 0;
+  if (!rate) return Sample::missing();
+  Validity validity = clock.state() == ReportClock::State::Silent ? Validity::Good : clock.validity(tick);
+  if (*rate == 0 && validity != Validity::Stale) {
+    // Another worker of it may have had some and say so next.
+    const bool long_ago = !had_requests || now - requests_at > clock.longest_pause() + tick / 2;
+    validity = latencies.speaks() || lost || !long_ago ? Validity::Degraded : Validity::Good;
+  }
+  return {*rate, validity};
+}
+
+Sample StatsdCollector::Application::said_errors(Duration tick) {
+  // One that counts requests flushes errors with them; of one that counts nothing, none came as long as it
+  // speaks.
+  const bool counts = counts_requests || counts_errors;
+  const ReportClock& clock = counts ? counters : latencies;
+  if (clock.state() == ReportClock::State::Spoke) {
+    error_rate.reset();
+    if (clock.covers() > Duration{}) error_rate = errors / seconds(clock.covers());
+  }
+  const bool silent = clock.state() == ReportClock::State::Silent;
+  if (silent) error_rate = 0;
+  if (!error_rate) return Sample::missing();
+  return {*error_rate, silent ? Validity::Good : clock.validity(tick)};
+}
+
+void StatsdCollector::Application::say(Duration now, Duration tick, bool lost) {
+  latencies.look(now, samples > 0);
+  counters.look(now, counted);
+  Validity validity = latencies.validity(tick);
+  says[Signal::LatencyP50] = says[Signal::LatencyP99] = Sample::missing();
+  if (validity != Validity::Missing) {
+    if (names_another_unit) validity = std::min(validity, Validity::Degraded);
+    says[Signal::LatencyP50] = {p50_ms, validity};
+    says[Signal::LatencyP99] = {p99_ms, few ? std::min(validity, Validity::Degraded) : validity};
+  }
+  says[Signal::RequestRate] = said_rate(now, tick, lost);
+  says[Signal::ErrorRate] = said_errors(tick);
 }
 
 void StatsdCollector::Application::clear_tick() {
@@ -116,6 +184,7 @@ void StatsdCollector::Application::clear_tick() {
   weight = 0;
   samples = 0;
   requests = errors = 0;
+  counted = false;
 }
 
 StatsdCollector::StatsdCollector(StatsdOptions options)
@@ -183,33 +252,37 @@ Result<void> StatsdCollector::open_udp() {
 
 void StatsdCollector::track(const Target& target) {
   // A target that is only described anew keeps what its application has sent.
-  if (const auto known = targets_.find(target.id);
-      known != targets_.end() && known->second == target.application)
+  if (const auto known = targets_.find(target.id); known != targets_.end() &&
+                                                   known->second.application == target.application &&
+                                                   known->second.unit == target.statsd_unit)
     return;
   untrack(target.id);
   if (target.application.empty()) return;
-  targets_[target.id] = target.application;
+  targets_[target.id] = {target.application, target.statsd_unit};
   auto known = applications_.find(target.application);
   if (known == applications_.end()) {
     if (applications_.size() >= options_.max_applications) {
-      ++refused_[target.application];
+      refused_[target.application].add(target.statsd_unit);
       return;
     }
     known = applications_.try_emplace(target.application).first;
   }
-  ++known->second.targets;
+  known->second.named.add(target.statsd_unit);
 }
 
 void StatsdCollector::untrack(TargetId id) {
   const auto target = targets_.find(id);
   if (target == targets_.end()) return;
-  if (const auto app = applications_.find(target->second); app != applications_.end()) {
-    if (--app->second.targets == 0) {
+  const auto& [name, unit] = target->second;
+  if (const auto app = applications_.find(name); app != applications_.end()) {
+    app->second.named.remove(unit);
+    if (app->second.named.targets == 0) {
       applications_.erase(app);
       admit_refused();
     }
-  } else if (const auto refused = refused_.find(target->second); refused != refused_.end()) {
-    if (--refused->second == 0) refused_.erase(refused);
+  } else if (const auto refused = refused_.find(name); refused != refused_.end()) {
+    refused->second.remove(unit);
+    if (refused->second.targets == 0) refused_.erase(refused);
   }
   targets_.erase(target);
 }
@@ -217,19 +290,24 @@ void StatsdCollector::untrack(TargetId id) {
 void StatsdCollector::admit_refused() {
   if (refused_.empty() || applications_.size() >= options_.max_applications) return;
   const auto next = refused_.begin();
-  applications_.try_emplace(next->first).first->second.targets = next->second;
+  applications_.try_emplace(next->first).first->second.named = next->second;
   refused_.erase(next);
 }
 
 std::size_t StatsdCollector::drain() {
   std::size_t taken = 0;
+  left_ = false;
   for (int fd : fds_) taken += drain(fd);
   return taken;
 }
 
 std::size_t StatsdCollector::drain(int fd) {
   std::size_t datagrams = 0, cost = 0;
-  while (datagrams < options_.max_datagrams_per_drain && cost < options_.max_bytes_per_drain) {
+  while (true) {
+    if (datagrams >= options_.max_datagrams_per_drain || cost >= options_.max_bytes_per_drain) {
+      left_ = true;
+      break;
+    }
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint32_t))];
     iovec part{buffer_.data(), buffer_.size()};
     msghdr message{};
@@ -287,14 +365,17 @@ void StatsdCollector::ingest_line(std::string_view text) {
   }
   Application* app = application_of(line_);
   if (!app) return;
-  app->seen = true;
   const double weight = 1 / line_.rate;
   switch (line_.type) {
     case StatsdType::Timer:
     case StatsdType::Histogram:
     case StatsdType::Distribution:
       if (matches_any(options_.latency_metrics, line_.name)) {
-        const double factor = to_ms(line_);
+        const TimeUnit given = app->named.unit();
+        const double factor = to_ms(line_, given);
+        if (given == TimeUnit::Auto && unit_of_name(line_.name) != TimeUnit::Auto &&
+            milliseconds_in(unit_of_name(line_.name)) != factor)
+          app->names_another_unit = true;
         for (double value : line_.values) app->add(value * factor, weight, tick_);
         ++counters_.used;
         return;
@@ -305,7 +386,8 @@ void StatsdCollector::ingest_line(std::string_view text) {
       if (error || matches_any(options_.request_metrics, line_.name)) {
         double& sum = error ? app->errors : app->requests;
         for (double value : line_.values) sum += value * weight;
-        if (!error) app->counts_requests = true;
+        (error ? app->counts_errors : app->counts_requests) = true;
+        app->counted = true;
         ++counters_.used;
         return;
       }
@@ -328,33 +410,23 @@ StatsdCollector::Application* StatsdCollector::application_of(const StatsdLine& 
 
 void StatsdCollector::collect(Now now, ObservationTable& table) {
   drain();
-  const auto enough = static_cast<std::uint64_t>(std::clamp(options_.few_requests, 0, 64));
-  const auto look_back = static_cast<std::uint64_t>(std::max(options_.look_back, 0));
-  for (auto& [name, app] : applications_) app.borrow(enough, tick_, tick_ - std::min(tick_, look_back));
-  const double dt = collected_ ? seconds(now.mono - last_collect_) : 0;
-  for (const auto& [id, name] : targets_) {
-    const auto row = table.find(id);
-    if (row == table.end()) continue;
-    Observation& observation = row->second;
-    for (Signal s : {Signal::LatencyP50, Signal::LatencyP99, Signal::RequestRate, Signal::ErrorRate})
-      observation[s] = Sample::missing();
-    const auto found = applications_.find(name);
-    if (found == applications_.end() || !found->second.seen) continue;
-    const Application& app = found->second;
-    if (app.samples > 0) {
-      observation[Signal::LatencyP50] = Sample::good(app.p50_ms);
-      observation[Signal::LatencyP99] = {std::max(app.p50_ms, app.latency_ms.quantile(0.99)),
-                                         app.samples < enough ? Validity::Degraded : Validity::Good};
-    }
-    // The first tick has no length, so no rates yet.
-    if (dt <= 0) continue;
-    const double requests = app.counts_requests ? app.requests : app.weight;
-    observation[Signal::RequestRate] = Sample::good(requests / dt);
-    observation[Signal::ErrorRate] = Sample::good(app.errors / dt);
-  }
-  for (auto& [name, app] : applications_) app.clear_tick();
   dropped_in_tick_ = counters_.dropped - dropped_before_;
   dropped_before_ = counters_.dropped;
+  const auto enough = static_cast<std::uint64_t>(std::clamp(options_.few_requests, 0, 64));
+  const auto look_back = static_cast<std::uint64_t>(std::max(options_.look_back, 0));
+  const Duration tick = collected_ ? now.mono - last_collect_ : Duration{};
+  for (auto& [name, app] : applications_) {
+    app.judge_latency(enough, tick_, tick_ - std::min(tick_, look_back));
+    app.say(now.mono, tick, left_ || dropped_in_tick_ > 0);
+    app.clear_tick();
+  }
+  for (const auto& [id, naming] : targets_) {
+    const auto row = table.find(id);
+    if (row == table.end()) continue;
+    const auto app = applications_.find(naming.application);
+    for (const Signal s : kSignals)
+      row->second[s] = app == applications_.end() ? Sample::missing() : app->second.says[s];
+  }
   last_collect_ = now.mono;
   collected_ = true;
   ++tick_;
@@ -365,6 +437,16 @@ std::vector<Degraded> StatsdCollector::degraded() const {
   if (!refused_.empty())
     all.push_back({"statsd", std::to_string(refused_.size()) + " applications beyond the limit of " +
                                  std::to_string(options_.max_applications) + " are not measured"});
+  for (const auto& [name, app] : applications_) {
+    if (app.named.contradicted())
+      all.push_back({"statsd", "rules of application " + name +
+                                   " do not agree in slo.statsd.unit: its latencies are read in " +
+                                   std::string(to_string(app.named.unit()))});
+    if (app.names_another_unit)
+      all.push_back({"statsd", "application " + name +
+                                   " sends timers, which are in ms, under a name that ends in another unit: "
+                                   "nothing is learned from them until slo.statsd.unit says which it is"});
+  }
   if (dropped_in_tick_ > 0)
     all.push_back({"statsd", std::to_string(dropped_in_tick_) +
                                  " UDP datagrams were dropped in the last tick: rates read low"});

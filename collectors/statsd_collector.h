@@ -6,17 +6,24 @@
 //   application  the value of the first of `application_tags` that the line carries; without such a tag the
 //                name up to its first dot ("web.latency" belongs to "web"). Only applications that some
 //                target names are kept, so senders cannot fill our memory with names.
-//   latency      timers, histograms and distributions whose name matches `latency_metrics`. Timers are in ms;
-//                histograms and distributions too, unless the name ends in _seconds, _s, _us, _ns.
+//   latency      timers, histograms and distributions whose name matches `latency_metrics`. Their unit is the
+//                one that the application's rule gives; without it timers are in ms, histograms and
+//                distributions in the unit that their name ends in (core/time_unit.h), else in ms.
 //   errors       counters whose name matches `error_metrics` (looked at before requests: "requests.errors")
 //   requests     counters whose name matches `request_metrics`. An application that never sent such a counter
 //                gets its rate from its latency samples, each weighing 1 / sample rate.
 //
-// Validity: latency is Missing in a tick without a sample. A tick with fewer than `few_requests` samples
-// borrows the newest ones of at most `look_back` ticks before it, so that a service of few requests can be
-// judged, too; p99 is Degraded where that is not enough. Rates are Missing until the application was heard
-// for the first time, then 0 is an answer. Ownership: owns its sockets; removes the socket file at the end if
-// it is still its own. Thread rule: one thread, the control loop's.
+// Clients add up counters, and some of them timers, and send them once per flush interval, 2 to 60 s: no line
+// is not "no request" (report_clock.h). What came is of the time since such lines came before and holds for
+// as long; then it is Stale; a rate of 0 and no latency is an answer once the application was silent for
+// clearly longer than it usually is, or said 0 for longer than it usually pauses.
+//
+// Validity: rates and latency are Missing until heard, a rate also with the first report: what time it is of
+// is not known. Degraded: it is of more than two ticks; p99 also of a tick with fewer than `few_requests`
+// samples, which borrows the newest ones of at most `look_back` ticks before it, so that a service of few
+// requests can be judged, too, where that is not enough; a rate of 0 also while latency samples come or lines
+// were lost. Ownership: owns its sockets; removes the socket file at the end if it is still its own. Thread
+// rule: one thread, the control loop's.
 #pragma once
 
 #include <sys/types.h>
@@ -26,12 +33,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "collectors/ddsketch.h"
+#include "collectors/report_clock.h"
 #include "collectors/statsd_parser.h"
 #include "core/ports.h"
 #include "core/result.h"
@@ -96,10 +105,18 @@ class StatsdCollector final : public Collector {
   const StatsdCounters& counters() const { return counters_; }
 
  private:
+  /// Targets that name an application.
+  struct Named {
+    std::size_t targets = 0;
+    std::array<std::size_t, 5> of_unit{};  // by TimeUnit, what their rules say
+    void add(TimeUnit unit) { ++targets, ++of_unit[static_cast<std::size_t>(unit)]; }
+    void remove(TimeUnit unit) { --targets, --of_unit[static_cast<std::size_t>(unit)]; }
+    TimeUnit unit() const;      // Auto: none is given
+    bool contradicted() const;  // several are
+  };
   struct Application {
-    std::size_t targets = 0;  // that name it
+    Named named;
     DDSketch latency_ms;
-    double p50_ms = 0;          // of this tick alone, before it borrows
     double weight = 0;          // of this tick's latency samples: the requests they stand for
     std::uint64_t samples = 0;  // latency samples in this tick, unweighted
     struct Recent {
@@ -109,14 +126,34 @@ class StatsdCollector final : public Collector {
     static constexpr std::size_t kRecent = 64;
     std::array<Recent, kRecent> recent{};  // the newest samples, a ring
     std::uint64_t taken = 0;               // samples ever; the next goes to taken % kRecent
-    void add(double latency_ms, double weight, std::uint64_t tick);
-    /// A tick of few samples gets the newest of earlier ticks, from `oldest` on, up to `enough`.
-    void borrow(std::uint64_t enough, std::uint64_t tick, std::uint64_t oldest);
     double requests = 0;
     double errors = 0;
-    bool seen = false;             // ever heard of
+    bool counted = false;          // a counter of requests or errors came in this tick
     bool counts_requests = false;  // has sent a request counter, ever
+    bool counts_errors = false;
+    bool names_another_unit = false;  // a timer, which is in ms, has a name that ends in another unit
+
+    // What it said last, and when that was.
+    ReportClock latencies, counters;
+    double p50_ms = 0, p99_ms = 0;
+    bool few = false;
+    std::optional<double> rate, error_rate;
+    Duration requests_at{};  // the newest tick that had any
+    bool had_requests = false;
+    Observation says;  // of this tick
+
+    void add(double latency_ms, double weight, std::uint64_t tick);
+    /// p50 and p99; a tick of few samples gets the newest of earlier ticks, from `oldest` on, up to `enough`.
+    void judge_latency(std::uint64_t enough, std::uint64_t tick, std::uint64_t oldest);
+    /// The tick ends. `lost`: lines that may have been its own were not read.
+    void say(Duration now, Duration tick, bool lost);
+    Sample said_rate(Duration now, Duration tick, bool lost);
+    Sample said_errors(Duration tick);
     void clear_tick();
+  };
+  struct Naming {
+    std::string application;
+    TimeUnit unit = TimeUnit::Auto;
   };
   struct NameHash {
     using is_transparent = void;
@@ -138,9 +175,10 @@ class StatsdCollector final : public Collector {
   std::vector<char> buffer_;
   StatsdLine line_;
   std::unordered_map<std::string, Application, NameHash, std::equal_to<>> applications_;
-  std::unordered_map<TargetId, std::string> targets_;
+  std::unordered_map<TargetId, Naming> targets_;
   // Name -> targets that name it. A name is in applications_ or here, never in both.
-  std::unordered_map<std::string, std::size_t, NameHash, std::equal_to<>> refused_;
+  std::unordered_map<std::string, Named, NameHash, std::equal_to<>> refused_;
+  bool left_ = false;  // a drain() took no more than it may: lines wait
   StatsdCounters counters_;
   std::uint64_t dropped_before_ = 0;  // counters_.dropped at the previous collect()
   std::uint64_t dropped_in_tick_ = 0;

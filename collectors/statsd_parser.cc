@@ -77,7 +77,7 @@ StatsdVerdict parse_statsd_line(std::string_view text, StatsdLine& line) {
     std::string_view section = take(text, '|');
     if (section.starts_with('@')) {
       const auto rate = number(section.substr(1));
-      if (!rate || *rate <= 0 || *rate > 1) return StatsdVerdict::Malformed;
+      if (!rate || *rate < kStatsdLeastRate || *rate > 1) return StatsdVerdict::Malformed;
       line.rate = *rate;
     } else if (section.starts_with('#')) {
       line.tags = section.substr(1);

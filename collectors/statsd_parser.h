@@ -21,18 +21,21 @@ struct StatsdLine {
   std::string_view name;
   StatsdType type = StatsdType::Counter;
   std::vector<double> values;  // never empty; a set's values are not numbers and are left out
-  double rate = 1;             // (0, 1]: what share of the events was sent
+  double rate = 1;             // [kStatsdLeastRate, 1]: what share of the events was sent
   std::string_view tags;       // "app:web,zone:a", without '#'
 };
 
 enum class StatsdVerdict : std::uint8_t {
   Metric,
   Event,      // DogStatsD's _e{...} and _sc|...: understood, and not for us
-  Malformed,  // not the protocol, or a value that cannot be (not finite, rate outside (0, 1], a negative
-              // time)
+  Malformed,  // not the protocol, or a value that cannot be (not finite, a rate that is no share, a
+              // negative time)
 };
 
 inline constexpr std::size_t kStatsdNameMax = 256;
+/// A line stands for 1 / rate events. No client samples one in more than a million, and such a line would
+/// outweigh all others.
+inline constexpr double kStatsdLeastRate = 1e-6;
 
 /// Reuses line.values, so parsing allocates nothing once it is warm. After anything but Metric the line's
 /// content is unspecified. A flood of garbage must stay cheap: hence a verdict and not a Result with a text.

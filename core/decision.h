@@ -28,8 +28,10 @@ struct Reward {
   double utilization = 0;       // mean RU (limits)
   double ips_gain = 0;          // frequency
   double power_cost = 0;        // frequency, Default only
-  bool trusted = false;         // every input was Good: may be learned from and counts for the life cycle
-  bool given = false;           // false on the first step: nothing to judge yet
+  bool slo_known =
+      true;              // false: an objective's metric was not measured, slo_preservation says nothing of it
+  bool trusted = false;  // every input was Good: may be learned from and counts for the life cycle
+  bool given = false;    // false on the first step: nothing to judge yet
 };
 
 struct Alternative {

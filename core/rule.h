@@ -11,6 +11,7 @@
 
 #include "core/knob.h"
 #include "core/target.h"
+#include "core/time_unit.h"
 
 namespace flash {
 
@@ -27,6 +28,12 @@ struct PrometheusOptions {
   std::string latency = "http_request_duration_seconds";  // selector of a histogram or summary; may be empty
   std::string requests;                                   // of a counter; empty: the latency metric's count
   std::string errors;                                     // of a counter; empty: not known
+  TimeUnit unit = TimeUnit::Auto;                         // of the latency metric
+};
+
+/// How the application's StatsD lines are read.
+struct StatsdReading {
+  TimeUnit unit = TimeUnit::Auto;  // of its latencies
 };
 
 /// Service-level objective; an absent part is not judged. SP = 1 when neither is given (FLASH A.3).
@@ -34,6 +41,7 @@ struct Slo {
   std::optional<double> latency_p99_ms;
   std::optional<double> throughput_rps;
   SloSource source = SloSource::Statsd;
+  StatsdReading statsd;
   PrometheusOptions prometheus;
   bool given() const { return latency_p99_ms || throughput_rps; }
 };

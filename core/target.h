@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/time_unit.h"
+
 namespace flash {
 
 enum class TargetKind : std::uint8_t { Cgroup, CpuSet };
@@ -70,6 +72,7 @@ struct Target {
       application;   // whose SLO counts (StatsD `app` tag); defaults to the rule's or the target's name
   std::string rule;  // the rule that selected it
   SloSource slo_source = SloSource::Statsd;  // the rule's
+  TimeUnit statsd_unit = TimeUnit::Auto;     // of the application's StatsD latencies; the rule's
 
   Task task() const { return id.kind == TargetKind::Cgroup ? Task::ResourceLimits : Task::CpuFrequency; }
 };

@@ -61,6 +61,11 @@ struct Names<SloSource> {
                                                     SloSource::Kernel, SloSource::Auto};
 };
 template <>
+struct Names<TimeUnit> {
+  static constexpr std::array<TimeUnit, 5> kAll = {TimeUnit::Auto, TimeUnit::Seconds, TimeUnit::Milliseconds,
+                                                   TimeUnit::Microseconds, TimeUnit::Nanoseconds};
+};
+template <>
 struct Names<RewardKind> {
   static constexpr std::array<RewardKind, 2> kAll = {RewardKind::Default, RewardKind::Paper};
 };
@@ -652,6 +657,15 @@ std::vector<ConfigKey> make_table() {
                   "the kernel sees them (flashd(8), REQUESTS; costs some throughput); auto: the application "
                   "while it speaks, compared with the kernel, else the kernel."}));
 
+  object("/rules/*/slo/statsd", "How the application's StatsD lines are read.");
+  t.push_back(choice<TimeUnit>(
+      FIELD(rule.slo.statsd.unit),
+      {.pointer = "/rules/*/slo/statsd/unit",
+       .meaning = "Unit of the latencies that the application sends, whatever their type and name say. auto: "
+                  "timers (ms) are in ms; histograms (h) and distributions (d) in the unit that their name "
+                  "ends in (_seconds, _s, _ms, _us, _ns, ...), else in ms. Some clients send seconds as ms: "
+                  "then everything counts as a thousandth, and the objective as kept."}));
+
   object("/rules/*/slo/prometheus",
          "The application's own metrics page, read by flash-sync(8): latency, rate and errors of the rule's "
          "targets.");
@@ -685,10 +699,14 @@ std::vector<ConfigKey> make_table() {
                               .form = "metric, with {label=\"value\"} or !=, or empty",
                               .meaning = meaning}));
   };
-  selector(
-      FIELD(rule.slo.prometheus.latency), "/rules/*/slo/prometheus/latency",
-      "The histogram or summary of request latencies, in seconds unless its name ends in another unit "
-      "(_milliseconds, _ms, _microseconds, _us, _nanoseconds, _ns). All series that match are added up.");
+  selector(FIELD(rule.slo.prometheus.latency), "/rules/*/slo/prometheus/latency",
+           "The histogram or summary of request latencies, in seconds unless its name ends in another unit "
+           "(_milliseconds, _ms, _microseconds, _us, _nanoseconds, _ns) or unit says another. All series "
+           "that match are added up.");
+  t.push_back(choice<TimeUnit>(
+      FIELD(rule.slo.prometheus.unit),
+      {.pointer = "/rules/*/slo/prometheus/unit",
+       .meaning = "Unit of the latency metric. auto: what its name ends in, else seconds."}));
   selector(FIELD(rule.slo.prometheus.requests), "/rules/*/slo/prometheus/requests",
            "The counter of requests; empty: the latency metric's count.");
   selector(FIELD(rule.slo.prometheus.errors), "/rules/*/slo/prometheus/errors",

@@ -21,7 +21,7 @@ std::vector<link::sync::Scrape> scrapes_of(const DaemonConfig& config) {
   std::vector<link::sync::Scrape> all;
   for (const auto& rule : config.rules)
     if (const PrometheusOptions& p = rule->slo.prometheus; !p.url.empty())
-      all.push_back({rule->name, p.url, p.interval_s, p.timeout_s, p.latency, p.requests, p.errors});
+      all.push_back({rule->name, p.url, p.interval_s, p.timeout_s, p.latency, p.requests, p.errors, p.unit});
   return all;
 }
 

@@ -1,4 +1,5 @@
-// A datagram of StatsD lines: never fatal, every line counted once, quantiles in order.
+// A datagram of StatsD lines: never fatal, every line counted once, quantiles in order, no rate of 0 that is
+// trusted while latencies come.
 #include <cstdint>
 #include <string_view>
 
@@ -28,5 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Sample& p99 = o[Signal::LatencyP99];
   FUZZ_REQUIRE(p50.usable() == p99.usable());
   FUZZ_REQUIRE(p50.value >= 0 && p50.value <= p99.value);
+  const Sample& rate = o[Signal::RequestRate];
+  FUZZ_REQUIRE(!(rate.trusted() && rate.value == 0) || p99.validity <= Validity::Stale);
   return 0;
 }

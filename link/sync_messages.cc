@@ -21,6 +21,8 @@ constexpr double kMaxLatency = 1e9;  // ms
 constexpr std::array kStates = {ReadingState::First, ReadingState::Good, ReadingState::Unreachable,
                                 ReadingState::Invalid};
 constexpr std::array kTypes = {FamilyType::Gauge, FamilyType::Counter, FamilyType::Info};
+constexpr std::array kUnits = {TimeUnit::Auto, TimeUnit::Seconds, TimeUnit::Milliseconds,
+                               TimeUnit::Microseconds, TimeUnit::Nanoseconds};
 
 // --- bounds ---------------------------------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ void write(Writer& w, const Scrapes& m) {
   w.text("scrapes");
   w.head(Writer::kArray, m.scrapes.size());
   for (const Scrape& s : m.scrapes) {
-    w.head(Writer::kMap, 7);
+    w.head(Writer::kMap, 8);
     w.field("rule", s.rule);
     w.field("url", s.url);
     w.field("interval_s", s.interval_s);
@@ -152,6 +154,7 @@ void write(Writer& w, const Scrapes& m) {
     w.field("latency", s.latency);
     w.field("requests", s.requests);
     w.field("errors", s.errors);
+    w.field("unit", to_string(s.unit));
   }
 }
 
@@ -259,7 +262,9 @@ Result<void> read(const json& j, Scrapes& m) {
     one.get("latency", s.latency);
     one.get("requests", s.requests);
     one.get("errors", s.errors);
-    FLASH_CHECK(one.done({"rule", "url", "interval_s", "timeout_s", "latency", "requests", "errors"}));
+    one.get_enum("unit", s.unit, kUnits, "a unit of time");
+    FLASH_CHECK(
+        one.done({"rule", "url", "interval_s", "timeout_s", "latency", "requests", "errors", "unit"}));
   }
   return {};
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "core/time_unit.h"
 #include "link/episode.h"
 #include "link/neighbour.h"
 
@@ -36,9 +37,10 @@ struct Scrape {
   std::string url;
   double interval_s = 1;
   double timeout_s = 0.5;
-  std::string latency;   // selector (metric_selector.h) of a histogram or summary; empty: none
-  std::string requests;  // of a counter; empty: the latency metric's count
-  std::string errors;    // of a counter; empty: none
+  std::string latency;             // selector (metric_selector.h) of a histogram or summary; empty: none
+  std::string requests;            // of a counter; empty: the latency metric's count
+  std::string errors;              // of a counter; empty: none
+  TimeUnit unit = TimeUnit::Auto;  // of the latency metric; Auto: what its name ends in, else seconds
   bool operator==(const Scrape&) const = default;
 };
 

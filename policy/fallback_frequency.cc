@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "policy/idle.h"
 #include "policy/words.h"
 
 namespace flash {
@@ -71,10 +72,9 @@ void decide_frequency(const FrequencyInput& in, Action& proposed, std::string& o
   const double u = usage.value_or(1) / std::max(in.cpus, 1);
   const Sample& rate = o[Signal::RequestRate];
   const Sample& p99 = o[Signal::LatencyP99];
-  const bool idle = rate.usable() && rate.value == 0;
 
   std::array<Slack, 3> slacks{};
-  if (slo.latency_p99_ms && p99.usable() && !idle)
+  if (slo.latency_p99_ms && p99.usable())
     slacks[0] = latency_slack(*slo.latency_p99_ms, p99.value, in.khz, lower);
   if (slo.throughput_rps && rate.usable() && usage.usable())
     slacks[1] = throughput_slack(*slo.throughput_rps, rate.value, opt.target_utilization, u, in.khz, lower);
@@ -105,8 +105,8 @@ void decide_frequency(const FrequencyInput& in, Action& proposed, std::string& o
   if (!in.words) return;
 
   if (slo.given() && !judged)
-    out += idle ? "No request came, judged by CPU use. "
-                : "The objective's metric is not measured, judged by CPU use. ";
+    out += idle(o) ? "No request came, judged by CPU use. "
+                   : "The objective's metric is not measured, judged by CPU use. ";
   if (worst->of == slacks[0].of)
     appendf(out, "p99 latency %.1f of %.1f ms", p99.value, *slo.latency_p99_ms);
   else if (worst->of == slacks[1].of)

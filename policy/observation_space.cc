@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/policy_snapshot.h"
+#include "policy/idle.h"
 
 namespace flash {
 namespace {
@@ -63,16 +64,12 @@ class Builder {
   StateVector v_;
 };
 
-bool idle(const Sample& request_rate) {
-  return request_rate.usable() && request_rate.value == 0;
-}
-
 void add_slo(Builder& b, const Slo& slo, const Observation& o, bool saturated) {
   const SloPreservation sp = slo_preservation(slo, o, saturated);
   const Sample& rate = o[Signal::RequestRate];
   if (!slo.latency_p99_ms)
     b.add(1, true, true);
-  else if (idle(rate))
+  else if (idle(o))
     b.add(1, rate);
   else
     b.add(sp.latency, o[Signal::LatencyP99]);
@@ -90,7 +87,7 @@ void add_latency(Builder& b, const Slo& slo, const Observation& o, const Latency
     return;
   }
   const Sample& p99 = o[Signal::LatencyP99];
-  if (idle(o[Signal::RequestRate]))
+  if (idle(o))
     b.add(kFarBelow, o[Signal::RequestRate]);
   else
     b.add(p99.usable() ? latency_distance(p99.value, *slo.latency_p99_ms) : 0, p99);
@@ -126,7 +123,10 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
   b.add(std::min(2.0, usage.value_or(0) / cores), usage);
   b.add(std::isfinite(bytes) ? std::min(2.0, used.value_or(0) / bytes) : 0, used);
   add_slo(b, rule.slo, now, cpu_saturated(now, cores, rule.guards.throttled_floor));
-  const Signal load = now[Signal::RequestRate].usable() ? Signal::RequestRate : Signal::CpuUsage;
+  // A rate that is late, or of several ticks, says nothing of a change from one to the next.
+  const bool counted =
+      before != nullptr && (*before)[Signal::RequestRate].trusted() && now[Signal::RequestRate].trusted();
+  const Signal load = counted ? Signal::RequestRate : Signal::CpuUsage;
   if (before == nullptr || !(*before)[load].usable() || !now[load].usable()) {
     b.add(0, false, true);
   } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policy/idle.h"
 #include "policy/words.h"
 
 namespace flash {
@@ -36,19 +37,20 @@ SloPreservation slo_preservation(const Slo& slo, const Observation& o, bool satu
   const Sample& rate = o[Signal::RequestRate];
   if (slo.latency_p99_ms) {
     const Sample& p99 = o[Signal::LatencyP99];
-    const bool idle = rate.usable() && rate.value == 0;
-    if (p99.usable() && !idle) {
+    if (p99.usable()) {
       sp.latency = p99.value > *slo.latency_p99_ms ? *slo.latency_p99_ms / p99.value : 1.0;
       sp.trusted = sp.trusted && p99.trusted();
       sp.measured = true;
     } else {
-      sp.trusted = sp.trusted && idle && rate.trusted();
+      sp.known = sp.trusted = idle(o);
     }
   }
   if (slo.throughput_rps) {
     if (rate.usable()) {
       sp.throughput = saturated ? ratio(rate.value, *slo.throughput_rps) : 1.0;
       sp.measured = true;
+    } else {
+      sp.known = false;
     }
     sp.trusted = sp.trusted && rate.trusted();
   }
@@ -113,6 +115,7 @@ Reward limits_reward(const Rule& rule, const NodeCapacity& node, const LimitsSte
   const SloPreservation sp =
       slo_preservation(rule.slo, o, paper || cpu_saturated(o, cores, rule.guards.throttled_floor));
   r.slo_preservation = sp.value;
+  r.slo_known = sp.known;
   r.trusted = r.trusted && sp.trusted && resources > 0;
   r.utilization = resources > 0 ? sum / resources : 0;
   const double alpha = rule.reward.alpha;
@@ -140,6 +143,7 @@ Reward frequency_reward(const Rule& rule, const FrequencyStep& step) {
   const bool saturated = paper || cpu_saturated(o, step.cpus, rule.guards.throttled_floor);
   const SloPreservation sp = slo_preservation(rule.slo, o, saturated);
   r.slo_preservation = sp.value;
+  r.slo_known = sp.known;
 
   const Sample& ips = o[Signal::Instructions];
   const Sample ips_before = step.before ? (*step.before)[Signal::Instructions] : Sample::missing();

@@ -23,7 +23,8 @@ struct SloPreservation {
   double latency = 1;     // latency_p99_ms / measured p99
   double throughput = 1;  // measured rate / throughput_rps
   double value = 1;       // the worse of the two
-  bool trusted = true;    // every metric that an SLO names was Good (no request at all: latency holds)
+  bool trusted = true;    // every metric that an SLO names was Good (no request came: idle(), latency holds)
+  bool known = true;      // every metric that an SLO names was usable, or it is known that no request came
   bool measured = false;  // at least one SLO was given and its metric usable
 };
 

@@ -89,7 +89,9 @@ void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* 
     if (a.in_force.has(k.kind) && !same_setting(k.kind, a.in_force[k.kind], value_in_force(k)))
       d.reward.trusted = false;
 
-  if (a.in_control && d.reward.given) a.objective.step(d.reward.slo_preservation < 1, a.held_to_rules);
+  // What is not known was neither missed nor kept.
+  if (a.in_control && d.reward.given && d.reward.slo_known)
+    a.objective.step(d.reward.slo_preservation < 1, a.held_to_rules);
   a.history_of_rewards.push(d.reward.value);
   if (a.in_control && a.controller == Controller::Learned) a.unjudged = d.reward.trusted ? 0 : a.unjudged + 1;
   if (d.reward.trusted) {

@@ -125,7 +125,9 @@ void what_happened(std::string& out, const Decision& d) {
 void what_it_earned(std::string& out, const Decision& d, const Target& target) {
   if (!d.reward.given) return;
   appendf(out, " The step before earned a reward of %.2f", d.reward.value);
-  if (d.reward.slo_preservation >= 1)
+  if (!d.reward.slo_known)
+    out += " (objective not measured";
+  else if (d.reward.slo_preservation >= 1)
     out += " (objectives kept";
   else
     appendf(out, " (objectives kept to %.0f %%", 100 * d.reward.slo_preservation);

@@ -89,16 +89,8 @@ std::string summary_series(const std::string& key) {
 }  // namespace
 
 double milliseconds_per_unit(std::string_view metric) {
-  struct Suffix {
-    std::string_view text;
-    double factor;
-  };
-  // "_ms" ends in no other of them; "_milliseconds" does not end in "_seconds".
-  static constexpr Suffix kSuffixes[] = {{"_milliseconds", 1}, {"_ms", 1},    {"_microseconds", 1e-3},
-                                         {"_us", 1e-3},        {"_ns", 1e-6}, {"_nanoseconds", 1e-6}};
-  for (const Suffix& s : kSuffixes)
-    if (metric.ends_with(s.text)) return s.factor;
-  return 1000;
+  const TimeUnit named = unit_of_name(metric);
+  return milliseconds_in(named == TimeUnit::Auto ? TimeUnit::Seconds : named);
 }
 
 Differences::Differences(const link::sync::Scrape& scrape, DifferencesOptions options)
@@ -107,7 +99,10 @@ Differences::Differences(const link::sync::Scrape& scrape, DifferencesOptions op
       latency_(selector_of(scrape.latency)),
       requests_(selector_of(scrape.requests)),
       errors_(selector_of(scrape.errors)) {
-  if (latency_) to_ms_ = milliseconds_per_unit(latency_->name);
+  if (scrape.unit != TimeUnit::Auto)
+    to_ms_ = milliseconds_in(scrape.unit);
+  else if (latency_)
+    to_ms_ = milliseconds_per_unit(latency_->name);
 }
 
 Reading Differences::reading(ReadingState state, std::string reason) const {

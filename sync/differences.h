@@ -100,8 +100,8 @@ class Differences {
   std::deque<Interval> intervals_;  // newest first
 };
 
-/// How many milliseconds one unit of a metric of that name is: by its suffix (_milliseconds, _ms,
-/// _microseconds, _us, _nanoseconds, _ns), else seconds, Prometheus' base unit.
+/// How many milliseconds one unit of a metric of that name is: what its name ends in
+/// (core/time_unit.h), else seconds, Prometheus' base unit.
 double milliseconds_per_unit(std::string_view metric);
 
 }  // namespace flash::sync

@@ -95,15 +95,75 @@ TEST_F(PrometheusCollectorTest, APercentileOfFewRequestsOrThatIsNotExactIsDegrad
   EXPECT_TRUE(o[Signal::RequestRate].trusted());
 }
 
-TEST_F(PrometheusCollectorTest, NoRequestIsARateWithoutALatency) {
+TEST_F(PrometheusCollectorTest, CountersThatStandStillForLongAreARateOfZeroWithoutALatency) {
+  for (int i = 0; i < 20; ++i) take(good()), after(1);
   auto r = good();
-  r.requests = 0;
+  r.requests = r.errors = 0;
   r.has_latency = false;
   take(r);
-  const Observation& o = after(0.5);
+  EXPECT_EQ(after(1)[Signal::LatencyP99].validity, Validity::Stale) << "one look is no silence";
+  take(r);
+  EXPECT_EQ(after(1)[Signal::RequestRate].validity, Validity::Stale);
+  take(r);
+  const Observation& o = after(1);
   EXPECT_EQ(o[Signal::LatencyP99].validity, Validity::Missing);
   EXPECT_TRUE(o[Signal::RequestRate].trusted());
+  EXPECT_EQ(o[Signal::RequestRate].value, 0);
+  EXPECT_EQ(o[Signal::ErrorRate].value, 0);
 }
+
+TEST_F(PrometheusCollectorTest, APageThatNeverCountedIsIdleOnceItWasLookedAtForLong) {
+  auto r = good();
+  r.requests = r.errors = 0;
+  r.has_latency = false;
+  for (int i = 0; i < 100; ++i) {
+    take(r);
+    EXPECT_EQ(after(1)[Signal::RequestRate].validity, Validity::Missing) << i;
+  }
+  for (int i = 0; i < 60; ++i) take(r), after(1);
+  EXPECT_TRUE(table[web][Signal::RequestRate].trusted());
+  EXPECT_EQ(table[web][Signal::RequestRate].value, 0);
+}
+
+struct BehindThePage {
+  const char* name;
+  int flush_looks;
+  double look_s;
+  bool trusted;  // it is of at most two ticks
+};
+
+class PagesBehind : public PrometheusCollectorTest, public testing::WithParamInterface<BehindThePage> {};
+
+TEST_P(PagesBehind, CountersThatGrowNowAndThenAreSpread) {
+  const BehindThePage& p = GetParam();
+  auto still = good();
+  still.requests = still.errors = 0;
+  still.has_latency = false;
+  still.covers_s = p.look_s;
+  auto grown = good();
+  grown.covers_s = p.look_s;
+  grown.requests = 100 * p.flush_looks * p.look_s;
+  grown.errors = 2 * p.flush_looks * p.look_s;
+  for (int i = 0; i * p.look_s < 300; ++i) {
+    take(i % p.flush_looks == 0 ? grown : still);
+    const Observation& o = after(p.look_s);
+    ASSERT_NE(o[Signal::RequestRate].value, 0) << i;
+    ASSERT_EQ(o[Signal::LatencyP99].value, 20) << i;
+    ASSERT_TRUE(o[Signal::LatencyP99].usable()) << i;
+    if (i * p.look_s < 150) continue;
+    ASSERT_NEAR(o[Signal::RequestRate].value, 100, 0.01) << i;
+    ASSERT_NEAR(o[Signal::ErrorRate].value, 2, 0.01) << i;
+    ASSERT_EQ(o[Signal::RequestRate].trusted(), p.trusted) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Pages, PagesBehind,
+                         testing::Values(BehindThePage{"every_look", 1, 1, true},
+                                         BehindThePage{"every_second_look", 2, 1, true},
+                                         BehindThePage{"every_10_s", 10, 1, false},
+                                         BehindThePage{"every_60_s", 60, 1, false},
+                                         BehindThePage{"every_10_s_looked_at_every_5_s", 2, 5, false}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(PrometheusCollectorTest, AnUnreachablePageIsStaleThenMissingAndNamed) {
   take(good());

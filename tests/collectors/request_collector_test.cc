@@ -72,6 +72,26 @@ TEST(RequestHistory, WhatIsOlderThanItLooksBackIsNotBorrowed) {
   EXPECT_LT(now->p99_ms, latency_slot_begin_ms(101));
 }
 
+TEST(RequestHistory, NoAnswerIsNoRequestOnlyOnceNoneCanBeUnderWay) {
+  RequestHistory history;
+  EXPECT_FALSE(history.held({})) << "nothing was seen";
+  // 2.9 s: of 20 requests one.
+  LatencySlots requests = slots(100, 19);
+  requests[290] = 1;
+  const auto said = history.add(requests, {});
+  const double slowest_s = latency_slot_begin_ms(291) / 1000;
+  ASSERT_GT(slowest_s, 1.5);
+  history.add(LatencySlots{}, {});
+  const auto held = history.held(std::chrono::seconds(1));
+  ASSERT_TRUE(held);
+  EXPECT_EQ(held->p99_ms, said->p99_ms);
+  EXPECT_TRUE(history.held(from_seconds(1.9 * slowest_s)));
+  EXPECT_FALSE(history.held(from_seconds(2.1 * slowest_s)));
+  // Fast ones: a tick without any has none.
+  history.add(slots(100, 1000), {});
+  EXPECT_FALSE(history.held(std::chrono::seconds(1)));
+}
+
 TEST(RequestCollector, OnACapturedHostSaysWhyItMeasuresNothing) {
   RequestCollector collector(HostRoot("/nowhere"), nullptr);
   Target target;

@@ -172,6 +172,127 @@ TEST_F(SloLadderTest, SmallDifferencesAndLoneTicksAreNone) {
   }
 }
 
+struct OtherUnit {
+  const char* name;
+  double said_ms, seen_ms;  // p99 and p50
+  bool doubted;
+};
+
+class SloLadderUnits : public SloLadderTest, public testing::WithParamInterface<OtherUnit> {};
+
+TEST_P(SloLadderUnits, ALatencyAThousandTimesOffCountsForNothingAndTheKeyIsNamed) {
+  const OtherUnit& u = GetParam();
+  track(SloSource::Auto);
+  statsd_->latency(u.said_ms, u.said_ms);
+  kernel_->latency(u.seen_ms, u.seen_ms);
+  tick(5);
+  EXPECT_EQ(table_[kWeb][Signal::LatencyP99].value, u.doubted ? u.seen_ms : u.said_ms);
+  EXPECT_EQ(source(Signal::LatencyP99).source, u.doubted ? "kernel" : "statsd");
+  const auto degraded = ladder_->degraded();
+  const bool named = !degraded.empty() && degraded[0].reason.find("slo.statsd.unit") != std::string::npos;
+  EXPECT_EQ(named, u.doubted);
+  if (!u.doubted) return;
+  EXPECT_THAT(source(Signal::LatencyP99).reason, HasSubstr("its unit is in doubt"));
+  // Where the kernel is silent nothing is squeezed by it: its rate counts, its latency does not.
+  kernel_->silent();
+  EXPECT_EQ(tick()[Signal::LatencyP99].validity, Validity::Invalid);
+  EXPECT_EQ(table_[kWeb][Signal::LatencyP50].validity, Validity::Invalid);
+  EXPECT_EQ(table_[kWeb][Signal::RequestRate].value, 100);
+  // Both slower at times: the doubt stays.
+  kernel_->latency(u.seen_ms * 6, u.seen_ms * 6);
+  tick(20);
+  EXPECT_EQ(table_[kWeb][Signal::LatencyP99].value, u.seen_ms * 6);
+  // The client was mended.
+  statsd_->latency(u.seen_ms, u.seen_ms);
+  kernel_->latency(u.seen_ms, u.seen_ms);
+  tick(5);
+  EXPECT_TRUE(table_[kWeb][Signal::LatencyP99].trusted());
+  EXPECT_EQ(source(Signal::LatencyP99).source, "statsd");
+  EXPECT_THAT(ladder_->degraded(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Latencies, SloLadderUnits,
+    testing::Values(OtherUnit{"seconds_as_ms", 0.18, 180, true},
+                    OtherUnit{"seconds_of_a_handler_that_is_half", 0.09, 180, true},
+                    OtherUnit{"ms_as_seconds", 180000, 180, true}, OtherUnit{"us_as_ms", 180000, 150, true},
+                    OtherUnit{"ns_as_ms", 180e6, 180, true}, OtherUnit{"seconds_as_us", 180e-6, 180, true},
+                    OtherUnit{"seconds_as_ns", 180e-9, 180, true}, OtherUnit{"the_same", 180, 200, false},
+                    OtherUnit{"a_tenth", 18, 180, false}, OtherUnit{"a_hundredth", 2, 200, false},
+                    OtherUnit{"both_far_below_a_millisecond", 0.0005, 0.5, false},
+                    OtherUnit{"zero", 0, 180, false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(SloLadderTest, WhereTheKernelIsAskedAloneAWrongUnitIsNamedToo) {
+  track(SloSource::Kernel);
+  statsd_->latency(0.18, 0.18);
+  kernel_->latency(180, 180);
+  tick(5);
+  EXPECT_TRUE(table_[kWeb][Signal::LatencyP99].trusted());
+  ASSERT_EQ(ladder_->degraded().size(), 1u);
+  EXPECT_EQ(ladder_->degraded()[0].reason,
+            "web: statsd says latency.p99 is 0.2 ms, the kernel sees 180 ms: most likely another unit, "
+            "slo.statsd.unit says which");
+}
+
+TEST_F(SloLadderTest, AUnitThatTurnsOutWrongAfterAnotherDifferenceIsNamed) {
+  track(SloSource::Auto);
+  statsd_->latency(0.18, 0.18);
+  kernel_->latency(1800, 1800);  // overloaded: ten times as slow, a factor of ten thousand
+  tick(5);
+  EXPECT_EQ(table_[kWeb][Signal::LatencyP99].validity, Validity::Degraded);
+  kernel_->latency(180, 180);
+  tick(5);
+  EXPECT_EQ(table_[kWeb][Signal::LatencyP99].value, 180);
+  ASSERT_EQ(ladder_->degraded().size(), 1u);
+  EXPECT_THAT(ladder_->degraded()[0].reason, HasSubstr("slo.statsd.unit"));
+}
+
+struct TwoFeeds {
+  const char* name;
+  SloSource wanted;
+  Sample statsd_rate, statsd_p99, kernel_rate, kernel_p99;
+  Sample rate, p99;  // what comes of it
+};
+
+class SloLadderZero : public SloLadderTest, public testing::WithParamInterface<TwoFeeds> {};
+
+TEST_P(SloLadderZero, IsNotBelievedWhileAnotherFeedSeesRequests) {
+  const TwoFeeds& f = GetParam();
+  track(f.wanted);
+  statsd_->says[Signal::RequestRate] = f.statsd_rate;
+  statsd_->says[Signal::LatencyP99] = f.statsd_p99;
+  kernel_->says[Signal::RequestRate] = f.kernel_rate;
+  kernel_->says[Signal::LatencyP99] = f.kernel_p99;
+  tick();
+  const auto expect = [&](Signal s, const Sample& want) {
+    EXPECT_EQ(to_string(table_[kWeb][s].validity), to_string(want.validity)) << traits(s).name;
+    EXPECT_EQ(table_[kWeb][s].value, want.value) << traits(s).name;
+  };
+  expect(Signal::RequestRate, f.rate);
+  expect(Signal::LatencyP99, f.p99);
+}
+
+constexpr Sample kNo{}, kNone{0, Validity::Good}, kTen{10, Validity::Good}, kDoubtful{0, Validity::Degraded},
+    kStale{10, Validity::Stale}, kStaleLatency{180, Validity::Stale}, kSlow{180, Validity::Good};
+
+INSTANTIATE_TEST_SUITE_P(
+    Feeds, SloLadderZero,
+    testing::Values(
+        TwoFeeds{"both_none", SloSource::Auto, kNone, kNo, kNone, kNo, kNone, kNo},
+        TwoFeeds{"kernel_sees_latency", SloSource::Auto, kNone, kNo, kTen, kSlow, kTen, kSlow},
+        TwoFeeds{"kernel_counts_what_it_cannot_time", SloSource::Auto, kNone, kNo, kTen, kNo, kTen, kNo},
+        TwoFeeds{"application_is_late", SloSource::Auto, kStale, kStaleLatency, kNone, kNo, kStale,
+                 kStaleLatency},
+        TwoFeeds{"application_is_late_kernel_is_not", SloSource::Auto, kStale, kStaleLatency, kTen, kSlow,
+                 kTen, kSlow},
+        TwoFeeds{"kernel_cannot_see_its_sockets", SloSource::Kernel, kTen, kSlow, kNone, kNo, kDoubtful, kNo},
+        TwoFeeds{"application_was_late", SloSource::Kernel, kStale, kStaleLatency, kNone, kNo, kDoubtful,
+                 kNo},
+        TwoFeeds{"application_counts_alone", SloSource::Kernel, kTen, kNo, kNone, kNo, kDoubtful, kNo},
+        TwoFeeds{"application_never_spoke", SloSource::Kernel, kNo, kNo, kNone, kNo, kNone, kNo}),
+    [](const auto& info) { return std::string(info.param.name); });
+
 TEST_F(SloLadderTest, WhatIsNoLongerATargetIsForgotten) {
   track(SloSource::Auto);
   ladder_->untrack(kWeb);

@@ -44,6 +44,12 @@ class Statsd : public testing::Test {
     statsd_->track(target(id, application));
     table_[{TargetKind::Cgroup, id}];
   }
+  /// Every application speaks, in the tick before at(0): what it says in the first one is of a time that is
+  /// not known.
+  void speak(const char* lines) {
+    statsd_->ingest(lines);
+    statsd_->collect(at(0), table_);
+  }
   const Sample& sample(std::uint64_t id, Signal s) { return table_[{TargetKind::Cgroup, id}][s]; }
 
   std::unique_ptr<StatsdCollector> statsd_;
@@ -53,7 +59,7 @@ class Statsd : public testing::Test {
 TEST_F(Statsd, ReportsPercentilesAndRatesOfATick) {
   start();
   track(1, "web");
-  statsd_->collect(at(0), table_);
+  speak("latency:1|ms|#app:web\nerrors:1|c|#app:web");
   for (int i = 1; i <= 100; ++i) statsd_->ingest("latency:" + std::to_string(i) + "|ms|#app:web");
   statsd_->ingest("errors:3|c|#app:web\n");
   statsd_->collect(at(2), table_);
@@ -71,19 +77,6 @@ TEST_F(Statsd, SaysNothingBeforeTheApplicationWasHeard) {
   statsd_->collect(at(1), table_);
   for (Signal s : {Signal::LatencyP50, Signal::LatencyP99, Signal::RequestRate, Signal::ErrorRate})
     EXPECT_EQ(sample(1, s).validity, Validity::Missing) << traits(s).name;
-}
-
-TEST_F(Statsd, ASilentTickHasNoLatencyAndARateOfZero) {
-  start();
-  track(1, "web");
-  statsd_->collect(at(0), table_);
-  statsd_->ingest("latency:5|ms|#app:web");
-  statsd_->collect(at(1), table_);
-  statsd_->collect(at(2), table_);
-  EXPECT_EQ(sample(1, Signal::LatencyP50).validity, Validity::Missing);
-  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Missing);
-  EXPECT_EQ(sample(1, Signal::RequestRate).validity, Validity::Good);
-  EXPECT_EQ(sample(1, Signal::RequestRate).value, 0);
 }
 
 TEST_F(Statsd, FewRequestsMakeP99Degraded) {
@@ -140,7 +133,7 @@ TEST_F(Statsd, WhatIsTooLongAgoIsNotBorrowed) {
   for (int i = 0; i < 19; ++i) statsd_->ingest("latency:5|ms|#app:web");
   statsd_->collect(at(0), table_);
   for (int tick = 1; tick <= 10; ++tick) statsd_->collect(at(tick), table_);
-  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Missing);
+  EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Stale);
   statsd_->ingest("latency:5|ms|#app:web");
   statsd_->collect(at(11), table_);
   EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Degraded);
@@ -149,7 +142,7 @@ TEST_F(Statsd, WhatIsTooLongAgoIsNotBorrowed) {
 TEST_F(Statsd, WeighsSampledLines) {
   start();
   track(1, "web");
-  statsd_->collect(at(0), table_);
+  speak("latency:1|ms|#app:web");
   statsd_->ingest("latency:10:20|ms|@0.1|#app:web");
   statsd_->collect(at(1), table_);
   EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 20);
@@ -158,13 +151,14 @@ TEST_F(Statsd, WeighsSampledLines) {
 TEST_F(Statsd, AnExplicitRequestCounterWinsOverLatencySamples) {
   start();
   track(1, "web");
-  statsd_->collect(at(0), table_);
+  speak("http_requests:1|c|#app:web");
   statsd_->ingest("latency:10|ms|#app:web\nhttp_requests:7|c|#app:web\nhttp_requests:1|c|@0.5|#app:web");
   statsd_->collect(at(1), table_);
   EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 9);
-  statsd_->ingest("latency:10|ms|#app:web");
+  statsd_->ingest("latency:10|ms|#app:web\nhttp_requests:0|c|#app:web");
   statsd_->collect(at(2), table_);
   EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 0);
+  EXPECT_FALSE(sample(1, Signal::RequestRate).trusted()) << "a request was answered in 10 ms";
 }
 
 TEST_F(Statsd, ReadsUnitsFromTheNamesOfHistograms) {
@@ -174,6 +168,7 @@ TEST_F(Statsd, ReadsUnitsFromTheNamesOfHistograms) {
       {"latency_seconds:0.02|h|#app:web", 20}, {"request_duration_s:2|d|#app:web", 2000},
       {"latency_us:500|h|#app:web", 0.5},      {"latency_ns:1000000|d|#app:web", 1},
       {"latency_ms:7|h|#app:web", 7},          {"latency:8|h|#app:web", 8},
+      {"latency.seconds:0.5|d|#app:web", 500}, {"latency_microseconds:500|h|#app:web", 0.5},
       {"latency_seconds:9|ms|#app:web", 9},  // a timer is in ms whatever its name says
   };
   int second = 0;
@@ -184,11 +179,68 @@ TEST_F(Statsd, ReadsUnitsFromTheNamesOfHistograms) {
   }
 }
 
+TEST_F(Statsd, ARuleSaysTheUnitWhateverTypeAndNameSay) {
+  const char* lines[] = {"latency:0.18|ms|#app:web", "latency:0.18|h|#app:web", "latency_ms:0.18|d|#app:web",
+                         "latency_seconds:0.18|ms|#app:web"};
+  const std::pair<TimeUnit, double> units[] = {
+      {TimeUnit::Seconds, 180}, {TimeUnit::Milliseconds, 0.18}, {TimeUnit::Microseconds, 0.18e-3}};
+  for (const auto& [unit, want] : units) {
+    start();
+    Target t = target(1, "web");
+    t.statsd_unit = unit;
+    statsd_->track(t);
+    table_[t.id];
+    int second = 0;
+    for (const char* line : lines) {
+      statsd_->ingest(line);
+      statsd_->collect(at(second++), table_);
+      EXPECT_NEAR(sample(1, Signal::LatencyP50).value, want, want * 0.0101) << line;
+    }
+    EXPECT_TRUE(statsd_->degraded().empty());
+  }
+}
+
+TEST_F(Statsd, ATimerWhoseNameEndsInAnotherUnitIsInDoubt) {
+  struct Line {
+    const char* text;
+    bool doubted;
+  };
+  const Line lines[] = {{"request_duration_seconds:0.18|ms|#app:web", true},
+                        {"request.latency.us:180000|ms|#app:web", true},
+                        {"request_latency_ms:180|ms|#app:web", false},
+                        {"request_latency:180|ms|#app:web", false},
+                        {"request_duration_seconds:0.18|h|#app:web", false}};
+  for (const Line& line : lines) {
+    start();
+    track(1, "web");
+    for (int i = 0; i < 20; ++i) statsd_->ingest(line.text);
+    statsd_->collect(at(0), table_);
+    EXPECT_EQ(sample(1, Signal::LatencyP99).trusted(), !line.doubted) << line.text;
+    EXPECT_EQ(statsd_->degraded().size(), line.doubted ? 1u : 0u) << line.text;
+  }
+}
+
+TEST_F(Statsd, RulesThatDoNotAgreeInTheUnitAreNamed) {
+  start();
+  track(1, "web");
+  Target t = target(2, "web");
+  t.statsd_unit = TimeUnit::Seconds;
+  statsd_->track(t);
+  ASSERT_EQ(statsd_->degraded().size(), 1u);
+  EXPECT_NE(statsd_->degraded()[0].reason.find("application web do not agree in slo.statsd.unit"),
+            std::string::npos);
+  statsd_->ingest("latency:0.18|ms|#app:web");
+  statsd_->collect(at(0), table_);
+  EXPECT_NEAR(sample(1, Signal::LatencyP50).value, 180, 1.81) << "the larger: it takes nothing away";
+  statsd_->untrack({TargetKind::Cgroup, 1});
+  EXPECT_TRUE(statsd_->degraded().empty());
+}
+
 TEST_F(Statsd, FindsTheApplicationInTagsOrInTheNamesFirstPart) {
   start();
   track(1, "web");
   track(2, "db");
-  statsd_->collect(at(0), table_);
+  speak("latency:1|ms|#service:web\nlatency:1|ms|#service:db");
   statsd_->ingest(
       "latency:1|ms|#service:web\nweb.latency:1|ms\ndb.query.duration:1|ms\nRequestLatency:1|d|#application:"
       "db");
@@ -196,7 +248,7 @@ TEST_F(Statsd, FindsTheApplicationInTagsOrInTheNamesFirstPart) {
   statsd_->collect(at(1), table_);
   EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 3);
   EXPECT_DOUBLE_EQ(sample(2, Signal::RequestRate).value, 2);
-  EXPECT_EQ(statsd_->counters().used, 5u);
+  EXPECT_EQ(statsd_->counters().used, 7u);
 }
 
 TEST_F(Statsd, TargetsOfOneApplicationShareItsMetrics) {
@@ -276,11 +328,11 @@ TEST_F(Statsd, RefusesApplicationsBeyondTheLimitAndSaysSo) {
 TEST_F(Statsd, AFloodOfGarbageIsCountedExactlyAndChangesNothing) {
   start();
   track(1, "web");
-  statsd_->collect(at(0), table_);
+  speak("latency:5|ms|#app:web");
   std::mt19937_64 random(7);
   std::uniform_int_distribution<int> byte(0, 255), length(1, 80);
   constexpr int kLines = 100000;
-  std::uint64_t lines = 0;
+  std::uint64_t lines = 1;
   std::string datagram;
   for (int i = 0; i < kLines; ++i) {
     std::string line;
@@ -305,7 +357,7 @@ TEST_F(Statsd, AFloodOfGarbageIsCountedExactlyAndChangesNothing) {
   statsd_->collect(at(1), table_);
   const StatsdCounters& c = statsd_->counters();
   EXPECT_EQ(c.lines, lines);
-  EXPECT_EQ(c.used, 100u);
+  EXPECT_EQ(c.used, 101u);
   EXPECT_EQ(c.lines, c.used + c.unused + c.unassigned + c.refused + c.events + c.malformed);
   // "x:1|c|" could be drawn by chance and is well-formed; nothing of the kind may reach an application.
   EXPECT_GE(c.malformed, kLines - 5u);
@@ -374,6 +426,29 @@ TEST_F(StatsdSocket, ADrainIsBounded) {
   EXPECT_EQ(statsd_->drain(), 3u);
   EXPECT_EQ(statsd_->drain(), 2u);
   EXPECT_EQ(statsd_->counters().malformed, 5u);
+}
+
+TEST_F(StatsdSocket, SilenceIsNoAnswerWhileDatagramsWait) {
+  StatsdOptions o = options();
+  o.max_datagrams_per_drain = 3;
+  start(o);
+  track(1, "web");
+  int second = 0;
+  for (; second < 20; ++second) {
+    statsd_->ingest("requests:10|c|#app:web");
+    statsd_->collect(at(second), table_);
+  }
+  // No more than what the kernel keeps of a UNIX socket's (net.unix.max_dgram_qlen).
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(send("nonsense"));
+  for (int silent = 0; silent < 10; ++silent) {
+    statsd_->collect(at(second++), table_);
+    EXPECT_FALSE(sample(1, Signal::RequestRate).trusted()) << "its lines may be among those that wait";
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(send("nonsense"));
+  }
+  while (statsd_->drain() > 0) continue;
+  statsd_->collect(at(second), table_);
+  EXPECT_TRUE(sample(1, Signal::RequestRate).trusted());
+  EXPECT_EQ(sample(1, Signal::RequestRate).value, 0);
 }
 
 TEST_F(StatsdSocket, HasTheModeAskedForWhateverTheUmask) {

@@ -81,7 +81,7 @@ TEST_P(ImpossibleStatsdLine, IsMalformed) {
 INSTANTIATE_TEST_SUITE_P(Lines, ImpossibleStatsdLine,
                          testing::Values("t:nan|ms", "t:inf|ms", "c:-inf|c", "t:1e999|ms", "t:-1|ms",
                                          "h:-0.1|h", "d:3:-4|d", "c:1|c|@0", "c:1|c|@-0.5", "c:1|c|@1.01",
-                                         "c:1|c|@nan"));
+                                         "c:1|c|@nan", "c:1|c|@1e-300", "t:5|ms|@9e-7"));
 
 TEST(StatsdLine, RefusesANameThatIsTooLong) {
   StatsdLine line;

@@ -58,6 +58,18 @@ TEST(Config, EmptyObjectMeansDefaults) {
   EXPECT_THAT(r.errors, IsEmpty());
 }
 
+TEST(Config, ARuleSaysTheUnitOfLatencies) {
+  const auto r = parse(R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"source": "auto",
+    "statsd": {"unit": "s"}, "prometheus": {"url": "http://h/", "unit": "us"}}},
+    "other": {"select": {"unit": "o"}}}})");
+  ASSERT_TRUE(r) << r.errors.at(0);
+  const Rule& other = *r.config->rules[0];
+  const Rule& web = *r.config->rules[1];
+  EXPECT_EQ(web.slo.statsd.unit, TimeUnit::Seconds);
+  EXPECT_EQ(web.slo.prometheus.unit, TimeUnit::Microseconds);
+  EXPECT_EQ(other.slo.statsd.unit, TimeUnit::Auto);
+}
+
 TEST(Config, ShippedExampleIsValidAndMeansWhatItSays) {
   const auto r = parse(read_file(source("docs/flashd.json.example")));
   ASSERT_TRUE(r) << r.errors.at(0);
@@ -205,6 +217,13 @@ const Wrong kWrong[] = {
      R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"prometheus": {"url": "file:///etc/shadow"}}}}})",
      {"flashd.json:1: /rules/web/slo/prometheus/url: \"file:///etc/shadow\" does not begin with http:// or "
       "https://"}},
+    {"StatsdUnitThatIsNone",
+     R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"statsd": {"unit": "sec"}}}}})",
+     {"flashd.json:1: /rules/web/slo/statsd/unit: \"sec\" is not one of auto, s, ms, us, ns (did you mean "
+      "\"s\"?)"}},
+    {"PageUnitThatIsNone",
+     R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"prometheus": {"unit": "minutes"}}}}})",
+     {"flashd.json:1: /rules/web/slo/prometheus/unit: \"minutes\" is not one of auto, s, ms, us, ns"}},
     {"PageWithAPassword",
      R"({"rules": {"web": {"select": {"unit": "w"}, "slo": {"prometheus": {"url": "http://a:b@h/"}}}}})",
      {"flashd.json:1: /rules/web/slo/prometheus/url: \"http://a:b@h/\" has a user or password in it; the "

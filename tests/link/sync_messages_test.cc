@@ -15,7 +15,11 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 Scrape web() {
-  return {.rule = "web", .url = "http://127.0.0.1:9100/metrics", .latency = "a{b=\"c\"}", .errors = "e"};
+  return {.rule = "web",
+          .url = "http://127.0.0.1:9100/metrics",
+          .latency = "a{b=\"c\"}",
+          .errors = "e",
+          .unit = TimeUnit::Microseconds};
 }
 Reading good() {
   return {.rule = "web",

@@ -387,6 +387,22 @@ TEST_F(DifferencesTest, ErrorsOfALongLifeAreNotThoseOfASecond) {
   EXPECT_EQ(page("requests_total 30\nerrors_total 50000\n").state, ReadingState::First);
 }
 
+TEST_F(DifferencesTest, ARuleSaysTheUnitWhateverTheNameSays) {
+  const std::pair<TimeUnit, double> units[] = {{TimeUnit::Auto, 1000},
+                                               {TimeUnit::Seconds, 1000},
+                                               {TimeUnit::Milliseconds, 1},
+                                               {TimeUnit::Microseconds, 1e-3},
+                                               {TimeUnit::Nanoseconds, 1e-6}};
+  for (const auto& [unit, factor] : units) {
+    link::sync::Scrape s = web();
+    s.unit = unit;
+    scrape(s);
+    page(histogram({0, 0, 0, 0}));
+    const Reading r = page(histogram({100, 100, 100, 100}));
+    EXPECT_NEAR(r.p50_ms, 0.005 * factor, 1e-9 * factor) << to_string(unit);
+  }
+}
+
 TEST(MillisecondsPerUnit, FollowsTheNamesSuffix) {
   EXPECT_EQ(milliseconds_per_unit("http_request_duration_seconds"), 1000);
   EXPECT_EQ(milliseconds_per_unit("latency"), 1000);
