@@ -319,7 +319,7 @@ Result<ordered_json> load(const Endpoint& server, int seconds, const std::atomic
       const sched_param first{1};
       sched_setscheduler(0, SCHED_FIFO, &first);
       LoadOptions options;
-      options.target = server;
+      options.target = std::get<LoadTarget>(parse_load_target(server.text));
       options.trace = Trace::flat(kRequestsPerSecond);
       options.seconds = seconds;
       options.connections = 8;

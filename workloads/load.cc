@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <deque>
 #include <ostream>
 
@@ -29,24 +31,34 @@ constexpr auto kDrain = std::chrono::seconds(2);
 
 enum class ChannelState { Closed, Connecting, Idle, Busy };
 
+struct Due {
+  SteadyTime intended;
+  bool again = false;  // the connection on which it was sent before was closed at that moment
+};
+
 struct Channel {
   UniqueFd fd;
   ChannelState state = ChannelState::Closed;
-  SteadyTime intended;   // of the request under way
+  Due request;           // under way
   SteadyTime reopen_at;  // when closed
-  std::string input;
+  HttpResponseReader answer;
 };
+
+std::string words_of_error(int error) {
+  return error == 0 ? "a connection closed without an answer" : std::strerror(error);
+}
 
 class Generator {
  public:
-  Generator(const LoadOptions& options, UniqueFd stop_signals, RunRecorder& recorder)
+  Generator(const LoadOptions& options, const Endpoint& server, UniqueFd stop_signals, RunRecorder& recorder)
       : options_(options),
+        server_(server),
         stop_signals_(std::move(stop_signals)),
         recorder_(recorder),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         schedule_(options.trace, options.seconds, options.arrivals, options.seed, options.burst),
         channels_(options.connections),
-        request_("GET /work HTTP/1.1\r\nHost: " + options.target.text + "\r\n\r\n"),
+        request_(format_http_request(options.target.host_field, options.target.path)),
         start_(steady_clock::now()) {}
 
   /// Returns the seconds that the arrivals took.
@@ -93,14 +105,14 @@ class Generator {
   void take_due_arrivals(SteadyTime now) {
     while (has_arrival_ && arrival_ <= now) {
       recorder_.offered(since_start(now));
-      waiting_.push_back(arrival_);
+      waiting_.push_back({arrival_});
       next_arrival();
     }
   }
 
   void drop_expired(SteadyTime now) {
     const auto limit = std::chrono::duration<double, std::milli>(options_.drop_after_ms);
-    while (!waiting_.empty() && now - waiting_.front() > limit) {
+    while (!waiting_.empty() && now - waiting_.front().intended > limit) {
       recorder_.dropped(since_start(now));
       waiting_.pop_front();
     }
@@ -123,15 +135,14 @@ class Generator {
   }
 
   void open(Channel& channel, SteadyTime now) {
-    channel.fd =
-        UniqueFd(::socket(options_.target.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    channel.fd = UniqueFd(::socket(server_.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     const int on = 1;
     setsockopt(channel.fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     channel.state = ChannelState::Connecting;
-    const int rc = ::connect(channel.fd.get(), reinterpret_cast<const sockaddr*>(&options_.target.address),
-                             options_.target.size);
+    const int rc =
+        ::connect(channel.fd.get(), reinterpret_cast<const sockaddr*>(&server_.address), server_.size);
     if (rc != 0 && errno != EINPROGRESS) {
-      close(channel, now);
+      fail(channel, now, words_of_error(errno));
       return;
     }
     epoll_event event{};
@@ -140,30 +151,43 @@ class Generator {
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, channel.fd.get(), &event);
   }
 
-  void close(Channel& channel, SteadyTime now) {
+  void close(Channel& channel, SteadyTime reopen_at) {
+    channel.fd.reset();
+    channel.answer = {};
+    channel.state = ChannelState::Closed;
+    channel.reopen_at = reopen_at;
+  }
+
+  /// Something went wrong on the connection, and so for the request that is under way on it.
+  void fail(Channel& channel, SteadyTime now, std::string_view why) {
     if (channel.state == ChannelState::Busy) {
       --busy_;
-      recorder_.failed(since_start(now));
+      recorder_.failed(since_start(now), why);
     } else if (channel.state == ChannelState::Connecting && !waiting_.empty()) {
       // Refused: the request that would have used this connection has failed, else a dead service would
       // show as drops only, seconds later.
       waiting_.pop_front();
-      recorder_.failed(since_start(now));
+      recorder_.failed(since_start(now), why);
     }
-    channel.fd.reset();
-    channel.input.clear();
-    channel.state = ChannelState::Closed;
-    channel.reopen_at = now + kReconnectPause;
+    close(channel, now + kReconnectPause);
+  }
+
+  /// A server may close a connection that is kept while a request is on its way to it: that says nothing of
+  /// the request, which goes on another one, once (RFC 9112, 9.3.1). Its time counts from where it did.
+  void send_again(Channel& channel, SteadyTime now) {
+    --busy_;
+    waiting_.push_front({channel.request.intended, true});
+    close(channel, now);
   }
 
   void send_request(Channel& channel, SteadyTime now) {
-    channel.intended = waiting_.front();
+    channel.request = waiting_.front();
     waiting_.pop_front();
     channel.state = ChannelState::Busy;
     ++busy_;
     const auto sent = ::send(channel.fd.get(), request_.data(), request_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent != static_cast<ssize_t>(request_.size())) {
-      close(channel, now);
+      ended(channel, now, sent < 0 ? errno : EMSGSIZE);
     }
   }
 
@@ -197,47 +221,72 @@ class Generator {
   }
 
   void receive(Channel& channel, SteadyTime now) {
-    char buffer[4096];
-    for (;;) {
+    char buffer[16'384];
+    while (channel.state != ChannelState::Closed) {
       const auto size = ::recv(channel.fd.get(), buffer, sizeof buffer, MSG_DONTWAIT);
       if (size > 0) {
-        channel.input.append(buffer, static_cast<std::size_t>(size));
-        continue;
+        take(channel, std::string_view(buffer, static_cast<std::size_t>(size)), now);
+      } else if (size == 0 || (errno != EAGAIN && errno != EINTR)) {
+        ended(channel, now, size == 0 ? 0 : errno);
+      } else if (errno == EAGAIN) {
+        return;
       }
-      const bool ended = size == 0 || (errno != EAGAIN && errno != EINTR);
-      if (channel.state == ChannelState::Busy) {
-        take_response(channel, now);
-      }
-      if (ended) {
-        close(channel, now);
-      }
-      return;
     }
   }
 
-  void take_response(Channel& channel, SteadyTime now) {
-    const HttpResponse response = parse_http_response(channel.input);
-    if (response.state == HttpParse::Incomplete) {
+  void take(Channel& channel, std::string_view bytes, SteadyTime now) {
+    if (channel.state != ChannelState::Busy) {
+      close(channel, now + kReconnectPause);  // what nobody asked for
       return;
     }
-    if (response.state == HttpParse::Malformed || channel.input.size() > response.size) {
-      close(channel, now);
+    const auto taken = channel.answer.read(bytes);
+    if (channel.answer.state() == HttpParse::Malformed) {
+      fail(channel, now, channel.answer.trouble());
+    } else if (channel.answer.state() == HttpParse::Complete) {
+      answered(channel, now, taken == bytes.size());
+    }
+  }
+
+  /// The connection came to its end: in order, or with an error.
+  void ended(Channel& channel, SteadyTime now, int error) {
+    if (channel.state != ChannelState::Busy) {
+      fail(channel, now, words_of_error(error));
       return;
     }
+    if (!channel.answer.begun() && !channel.request.again) {
+      send_again(channel, now);
+      return;
+    }
+    if (error == 0) {
+      channel.answer.end_of_stream();
+      if (channel.answer.state() == HttpParse::Complete) {
+        answered(channel, now, false);
+      } else {
+        fail(channel, now, channel.answer.trouble());
+      }
+      return;
+    }
+    fail(channel, now, words_of_error(error));
+  }
+
+  void answered(Channel& channel, SteadyTime now, bool in_step) {
     --busy_;
     channel.state = ChannelState::Idle;
-    channel.input.clear();
-    if (response.status == 200) {
-      recorder_.completed(since_start(now), now - channel.intended);
+    const int status = channel.answer.status();
+    if (status / 100 == 2) {
+      recorder_.completed(since_start(now), now - channel.request.intended);
     } else {
-      recorder_.failed(since_start(now));
+      recorder_.failed(since_start(now), "status " + std::to_string(status));
     }
-    if (!response.keep_alive) {
+    if (in_step && channel.answer.keep_alive()) {
+      channel.answer = {};
+    } else {
       close(channel, now);
     }
   }
 
   const LoadOptions& options_;
+  const Endpoint& server_;
   UniqueFd stop_signals_;
   RunRecorder& recorder_;
   UniqueFd epoll_;
@@ -247,7 +296,7 @@ class Generator {
   SteadyTime start_;
   bool has_arrival_ = false;
   SteadyTime arrival_;
-  std::deque<SteadyTime> waiting_;  // due, not yet sent
+  std::deque<Due> waiting_;  // due, not yet sent
   std::size_t busy_ = 0;
 };
 
@@ -267,12 +316,14 @@ Applied take_application(std::string_view text, LoadOptions& o) {
 
 }  // namespace
 
-LoadOptions::LoadOptions() : target(std::get<Endpoint>(parse_endpoint("127.0.0.1:8080"))) {}
+LoadOptions::LoadOptions() : target(std::get<LoadTarget>(parse_load_target("127.0.0.1:8080"))) {}
 
 std::vector<OptionRow> option_rows(LoadOptions& o) {
   static const std::string trace_help = "load over time: " + describe_traces();
   return {
-      {"--target", "ADDRESS:PORT", "service to load (127.0.0.1:8080)", parsed_into(o.target, parse_endpoint)},
+      {"--target", "URL",
+       "http://HOST[:PORT]/PATH to ask for, or HOST:PORT of a flash-workload serve (127.0.0.1:8080)",
+       parsed_into(o.target, parse_load_target)},
       {"--application", "FILE[#NAME]",
        "its trace, bursts and objective, with poisson arrivals; later options change them",
        [&o](std::string_view text) { return take_application(text, o); }},
@@ -311,15 +362,36 @@ bool may_open(std::uint64_t connections, std::ostream& err) {
   return false;
 }
 
+/// The first address that takes a connection, where there are several: a name often has one of IPv6 as well.
+const Endpoint& reachable(const std::vector<Endpoint>& endpoints) {
+  if (endpoints.size() > 1) {
+    for (const auto& endpoint : endpoints) {
+      const UniqueFd fd(::socket(endpoint.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const timeval patience{1, 0};
+      setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+      if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&endpoint.address), endpoint.size) == 0) {
+        return endpoint;
+      }
+    }
+  }
+  return endpoints.front();
+}
+
 }  // namespace
 
 int run(const LoadOptions& options, std::ostream& out, std::ostream& err) {
   if (!may_open(options.connections, err)) return 1;
+  const auto found = resolve(options.target);
+  if (const auto* error = std::get_if<UsageError>(&found)) {
+    err << "flash-workload load: " << error->message << "\n";
+    return 1;
+  }
+  const Endpoint& server = reachable(std::get<std::vector<Endpoint>>(found));
   UniqueFd stop_signals = open_stop_signals();
   // With the report on standard output, lines for people would spoil it.
   std::ostream& lines = options.json == "-" ? err : out;
   RunRecorder recorder(options.slo_ms, options.every_second ? &lines : nullptr);
-  Generator generator(options, std::move(stop_signals), recorder);
+  Generator generator(options, server, std::move(stop_signals), recorder);
   const double seconds = generator.run();
   RunReport report = recorder.finish(seconds);
   report.command = "load";

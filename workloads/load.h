@@ -1,4 +1,4 @@
-// Purpose: `flash-workload load`, an open-loop load generator over HTTP.
+// Purpose: `flash-workload load`, an open-loop load generator over HTTP/1.1, for any server that speaks it.
 // Ownership: run owns its sockets. Threads: one.
 //
 // Open loop: a trace fixes when each request is meant to be sent, whatever became of those before. Latency
@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "core/command_line.h"
-#include "workloads/net.h"
+#include "workloads/load_target.h"
 #include "workloads/trace.h"
 
 namespace flash {
 
 struct LoadOptions {
-  Endpoint target;  // default 127.0.0.1:8080
+  LoadTarget target;  // default 127.0.0.1:8080
   Trace trace = Trace::flat(10);
   double seconds = 10;
   std::uint64_t connections = 64;  // requests under way at a time

@@ -45,9 +45,11 @@ void RunRecorder::completed(double t_s, std::chrono::nanoseconds latency) {
   report_.over_slo += slo_ms_ > 0 && to_ms(latency) > slo_ms_;
 }
 
-void RunRecorder::failed(double t_s) {
+void RunRecorder::failed(double t_s, std::string_view why) {
   advance(t_s);
   ++row_.counts.errors;
+  const auto known = report_.errors_by.find(why);
+  ++(known != report_.errors_by.end() ? known : report_.errors_by.emplace(why, 0).first)->second;
   report_.over_slo += slo_ms_ > 0;
 }
 
@@ -113,6 +115,9 @@ std::string summary_text(const RunReport& report) {
     text += formatted("above the objective of %.1f ms: %lu of %lu\n", report.slo_ms, report.over_slo,
                       counts.completed + counts.errors + counts.dropped);
   }
+  for (const auto& [why, count] : report.errors_by) {
+    text += "errors: " + std::to_string(count) + " of " + why + "\n";
+  }
   return text;
 }
 
@@ -132,6 +137,7 @@ std::string report_json(const RunReport& report) {
   };
   put_counts(json, report.counts);
   const double seconds = report.seconds > 0 ? report.seconds : 1;
+  json["errors_by"] = report.errors_by;
   json["rate_offered"] = static_cast<double>(report.counts.offered) / seconds;
   json["rate_achieved"] = static_cast<double>(report.counts.completed) / seconds;
   json["slo_ms"] = report.slo_ms;

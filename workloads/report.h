@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/command_line.h"
@@ -39,6 +41,7 @@ struct RunReport {
   std::uint64_t over_slo = 0;  // completed above it, and all errors and drops
   LatencyHistogram latency;    // of completed requests, from the intended start
   std::vector<SecondRow> per_second;
+  std::map<std::string, std::uint64_t, std::less<>> errors_by;  // what went wrong, in words
 };
 
 class RunRecorder {
@@ -49,7 +52,8 @@ class RunRecorder {
   // t_s: seconds since the start, never falling.
   void offered(double t_s);
   void completed(double t_s, std::chrono::nanoseconds latency);
-  void failed(double t_s);
+  /// `why` in a few words out of a small number of them: "status 404", "Connection refused".
+  void failed(double t_s, std::string_view why);
   void dropped(double t_s);
   /// Closes the seconds that have passed; call at least each second.
   void advance(double t_s);
@@ -68,8 +72,9 @@ class RunRecorder {
 
 std::string summary_text(const RunReport& report);
 
-/// Keys are stable: tool, version, command, target, trace, seconds, offered, completed, errors, dropped,
-/// rate_offered, rate_achieved, slo_ms, over_slo, latency_ms.{mean,p50,p90,p99,p999,max}, per_second[].
+/// Keys are stable: tool, version, command, target, trace, seconds, offered, completed, errors,
+/// errors_by.{WHY}, dropped, rate_offered, rate_achieved, slo_ms, over_slo,
+/// latency_ms.{mean,p50,p90,p99,p999,max}, per_second[].
 std::string report_json(const RunReport& report);
 
 /// What a service saw of its requests, from their arrival at the kernel.

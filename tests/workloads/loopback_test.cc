@@ -1,6 +1,7 @@
 // The program itself: a service, a load on it over loopback, metrics into a socket, and its end.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -12,8 +13,10 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "workloads/net.h"
@@ -173,6 +176,119 @@ TEST(Loopback, CountsTheRequestsOfADeadServiceAsErrors) {
   EXPECT_EQ(report["completed"], 0);
   EXPECT_EQ(report["errors"].get<int>() + report["dropped"].get<int>(), report["offered"].get<int>());
   EXPECT_GT(report["errors"], 0);
+  EXPECT_EQ(report["errors_by"]["Connection refused"], report["errors"]);
+}
+
+/// Answers each request with the same bytes, in two pieces, whatever it asks for.
+class CannedServer {
+ public:
+  CannedServer(std::string answer, int requests_per_connection)
+      : answer_(std::move(answer)), requests_(requests_per_connection) {
+    listening_ = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(listening_.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(listening_.get(), 64), 0);
+    getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    accepting_ = std::thread([this] {
+      for (int fd = 0; (fd = accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
+        connections_.emplace_back([this, fd] { serve(UniqueFd(fd)); });
+      }
+    });
+  }
+  CannedServer(const CannedServer&) = delete;
+  /// The clients are gone by then, so every connection has ended.
+  ~CannedServer() {
+    shutdown(listening_.get(), SHUT_RDWR);
+    accepting_.join();
+    for (auto& connection : connections_) {
+      connection.join();
+    }
+  }
+  std::string url(const std::string& path) const {
+    return "http://127.0.0.1:" + std::to_string(port_) + path;
+  }
+  std::string first_request() const {
+    const std::lock_guard lock(mutex_);
+    return first_request_;
+  }
+
+ private:
+  void serve(UniqueFd fd) {
+    std::string input;
+    for (int answered = 0; answered < requests_; ++answered) {
+      while (input.find("\r\n\r\n") == std::string::npos) {
+        char buffer[1024];
+        const auto size = recv(fd.get(), buffer, sizeof buffer, 0);
+        if (size <= 0) {
+          return;
+        }
+        input.append(buffer, static_cast<std::size_t>(size));
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        if (first_request_.empty()) {
+          first_request_ = input;
+        }
+      }
+      input.erase(0, input.find("\r\n\r\n") + 4);
+      const auto half = answer_.size() / 2;
+      send(fd.get(), answer_.data(), half, MSG_NOSIGNAL);
+      usleep(1000);
+      send(fd.get(), answer_.data() + half, answer_.size() - half, MSG_NOSIGNAL);
+    }
+    shutdown(fd.get(), SHUT_RDWR);
+  }
+
+  std::string answer_;
+  int requests_;
+  UniqueFd listening_;
+  int port_ = 0;
+  std::thread accepting_;
+  std::vector<std::thread> connections_;
+  mutable std::mutex mutex_;
+  std::string first_request_;
+};
+
+TEST(Loopback, LoadsAnyServerAndNamesWhatIsNoAnswer) {
+  constexpr int kMany = 1000;
+  struct Row {
+    const char* what;
+    std::string answer;
+    int requests_per_connection = kMany;
+    const char* error = "";  // empty: every request is answered
+  };
+  const std::string chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nwork\r\n0\r\n\r\n";
+  const Row rows[] = {
+      {"a length", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwork"},
+      {"chunks", chunks},
+      {"no content", "HTTP/1.1 204 No Content\r\n\r\n"},
+      {"a connection for each", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nwork", 1},
+      {"to the end of the connection", "HTTP/1.0 200 OK\r\n\r\nwork", 1},
+      {"connections that are closed though they were to be kept", chunks, 2},
+      {"not found", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", kMany, "status 404"},
+      {"not modified", "HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\n", kMany, "status 304"},
+      {"another protocol", "220 mail.example ESMTP\r\n", 1, "no HTTP/1 answer"},
+      {"half an answer", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwo", 1, "an answer cut short"},
+      {"nothing", "", 1, "a connection closed without an answer"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.what);
+    const CannedServer server(row.answer, row.requests_per_connection);
+    Program load({"load", "--target", server.url("/shop/7?colour=red"), "--rate", "40", "--seconds", "0.5",
+                  "--connections", "4", "--json", "-"});
+    const auto report = nlohmann::json::parse(load.read_rest());
+    const bool answered = *row.error == '\0';
+    EXPECT_EQ(load.wait(), answered ? 0 : 1);
+    EXPECT_GT(report["offered"], 10);
+    EXPECT_EQ(report[answered ? "completed" : "errors"], report["offered"]);
+    EXPECT_EQ(report["errors_by"],
+              answered ? nlohmann::json::object() : nlohmann::json({{row.error, report["offered"]}}));
+    EXPECT_EQ(server.first_request().substr(0, 42), "GET /shop/7?colour=red HTTP/1.1\r\nHost: 127");
+  }
 }
 
 TEST(Loopback, SpinReachesAnEasyRateAndEndsOnATerminationSignal) {
@@ -264,6 +380,7 @@ TEST(Loopback, EndsWithStatusTwoOnWrongUsage) {
                                                        {"dance"},
                                                        {"serve", "--work"},
                                                        {"load", "--trace", "zigzag:1"},
+                                                       {"load", "--target", "https://127.0.0.1/"},
                                                        {"serve", "--statsd", "nowhere"},
                                                        {"serve", "--application", "/nonexistent"},
                                                        {"update", "--scenario", "1"},

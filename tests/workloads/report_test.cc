@@ -15,7 +15,7 @@ TEST(RunRecorder, PutsEachEventIntoItsSecond) {
   recorder.offered(0.1);
   recorder.offered(0.9);
   recorder.completed(1.2, milliseconds(10));
-  recorder.failed(3.5);
+  recorder.failed(3.5, "status 404");
   const RunReport report = recorder.finish(3.6);
   ASSERT_EQ(report.per_second.size(), 4U);
   EXPECT_EQ(report.per_second[0].counts.offered, 2U);
@@ -30,9 +30,22 @@ TEST(RunRecorder, CountsSlowFailedAndDroppedAgainstTheObjective) {
   RunRecorder recorder(15, nullptr);
   recorder.completed(0.1, milliseconds(15));
   recorder.completed(0.2, milliseconds(16));
-  recorder.failed(0.3);
+  recorder.failed(0.3, "status 404");
   recorder.dropped(0.4);
   EXPECT_EQ(recorder.finish(1).over_slo, 3U);
+}
+
+TEST(RunRecorder, SaysWhatWentWrongAndHowOften) {
+  RunRecorder recorder(0, nullptr);
+  recorder.failed(0.1, "status 404");
+  recorder.failed(0.2, "an answer cut short");
+  recorder.failed(1.3, "status 404");
+  const RunReport report = recorder.finish(2);
+  EXPECT_EQ(report.counts.errors, 3U);
+  const std::string text = summary_text(report);
+  EXPECT_NE(text.find("errors: 1 of an answer cut short\nerrors: 2 of status 404\n"), std::string::npos)
+      << text;
+  EXPECT_NE(report_json(report).find("\"status 404\": 2"), std::string::npos);
 }
 
 TEST(RunRecorder, WritesALinePerSecondWhereAsked) {
@@ -53,10 +66,10 @@ TEST(RunReport, HasTheKeysThatScriptsRead) {
   report.command = "load";
   const std::string json = report_json(report);
   for (const char* key :
-       {"tool",       "version", "command", "target",       "trace",         "seconds", "offered",
-        "completed",  "errors",  "dropped", "rate_offered", "rate_achieved", "slo_ms",  "over_slo",
-        "latency_ms", "mean",    "p50",     "p90",          "p99",           "p999",    "max",
-        "per_second", "second",  "p50_ms",  "p99_ms",       "max_ms"}) {
+       {"tool",      "version",    "command",   "target",  "trace",        "seconds",       "offered",
+        "completed", "errors",     "errors_by", "dropped", "rate_offered", "rate_achieved", "slo_ms",
+        "over_slo",  "latency_ms", "mean",      "p50",     "p90",          "p99",           "p999",
+        "max",       "per_second", "second",    "p50_ms",  "p99_ms",       "max_ms"}) {
     EXPECT_NE(json.find("\"" + std::string(key) + "\":"), std::string::npos) << key;
   }
   EXPECT_NE(json.find("\"rate_achieved\": 0.5"), std::string::npos);
