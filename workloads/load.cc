@@ -341,6 +341,9 @@ std::vector<OptionRow> option_rows(LoadOptions& o) {
       {"--slo-ms", "X", "count what is slower (none)", real_into(o.slo_ms, 0, 1e7)},
       {"--json", "FILE", "write the report there; - for standard output", text_into(o.json)},
       {"--every-second", "", "print a line per second", flag_into(o.every_second)},
+      {"--histograms", "",
+       "the report's per_second has latency histograms, to be added up over any part of the run",
+       flag_into(o.histograms)},
   };
 }
 
@@ -390,7 +393,7 @@ int run(const LoadOptions& options, std::ostream& out, std::ostream& err) {
   UniqueFd stop_signals = open_stop_signals();
   // With the report on standard output, lines for people would spoil it.
   std::ostream& lines = options.json == "-" ? err : out;
-  RunRecorder recorder(options.slo_ms, options.every_second ? &lines : nullptr);
+  RunRecorder recorder(options.slo_ms, options.every_second ? &lines : nullptr, options.histograms);
   Generator generator(options, server, std::move(stop_signals), recorder);
   const double seconds = generator.run();
   RunReport report = recorder.finish(seconds);

@@ -29,6 +29,7 @@ struct LoadOptions {
   double slo_ms = 0;            // latency objective counted in the report; 0: none
   std::string json;             // file for the report; empty: none
   bool every_second = false;    // a line per second
+  bool histograms = false;      // per second, in the report
 
   LoadOptions();
 };

@@ -31,6 +31,14 @@ nlohmann::ordered_json percentiles_json(const LatencyHistogram& latency) {
   return json;
 }
 
+nlohmann::ordered_json histogram_json(const std::vector<LatencyHistogram::Bucket>& buckets) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const auto& bucket : buckets) {
+    rows.push_back({{"ms", to_ms(bucket.middle)}, {"count", bucket.count}});
+  }
+  return rows;
+}
+
 }  // namespace
 
 void RunRecorder::offered(double t_s) {
@@ -69,6 +77,9 @@ void RunRecorder::close_second() {
   row_.p50_ms = to_ms(second_latency_.percentile(50));
   row_.p99_ms = to_ms(second_latency_.percentile(99));
   row_.max_ms = to_ms(second_latency_.max());
+  if (histograms_) {
+    row_.histogram = second_latency_.buckets();
+  }
   if (every_second_ != nullptr) {
     *every_second_
         << formatted(
@@ -82,8 +93,8 @@ void RunRecorder::close_second() {
   report_.counts.errors += row_.counts.errors;
   report_.counts.dropped += row_.counts.dropped;
   report_.latency.merge(second_latency_);
-  report_.per_second.push_back(row_);
-  row_ = SecondRow{.second = row_.second + 1};
+  report_.per_second.push_back(std::move(row_));
+  row_ = SecondRow{.second = report_.per_second.back().second + 1};
   second_latency_.clear();
 }
 
@@ -151,6 +162,9 @@ std::string report_json(const RunReport& report) {
     line["p50_ms"] = row.p50_ms;
     line["p99_ms"] = row.p99_ms;
     line["max_ms"] = row.max_ms;
+    if (!row.histogram.empty()) {
+      line["histogram"] = histogram_json(row.histogram);
+    }
     rows.push_back(std::move(line));
   }
   return json.dump(2) + "\n";
@@ -175,10 +189,7 @@ std::string report_json(const ServiceReport& report) {
   json["over_slo"] = report.over_slo;
   json["cpu_s"] = report.cpu_s;
   json["latency_ms"] = percentiles_json(report.latency);
-  auto& rows = json["histogram"] = nlohmann::ordered_json::array();
-  for (const auto& bucket : report.latency.buckets()) {
-    rows.push_back({{"ms", to_ms(bucket.middle)}, {"count", bucket.count}});
-  }
+  json["histogram"] = histogram_json(report.latency.buckets());
   json["packets_sent"] = report.packets_sent;
   json["packets_dropped"] = report.packets_dropped;
   return json.dump(2) + "\n";

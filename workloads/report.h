@@ -29,6 +29,7 @@ struct SecondRow {
   double p50_ms = 0;
   double p99_ms = 0;
   double max_ms = 0;
+  std::vector<LatencyHistogram::Bucket> histogram;  // where it was asked for
 };
 
 struct RunReport {
@@ -46,8 +47,9 @@ struct RunReport {
 
 class RunRecorder {
  public:
-  /// `every_second`: where a line per second goes; null for none.
-  RunRecorder(double slo_ms, std::ostream* every_second) : slo_ms_(slo_ms), every_second_(every_second) {}
+  /// `every_second`: where a line per second goes; null for none. `histograms`: keep one for each second.
+  RunRecorder(double slo_ms, std::ostream* every_second, bool histograms = false)
+      : slo_ms_(slo_ms), every_second_(every_second), histograms_(histograms) {}
 
   // t_s: seconds since the start, never falling.
   void offered(double t_s);
@@ -65,6 +67,7 @@ class RunRecorder {
 
   double slo_ms_;
   std::ostream* every_second_;
+  bool histograms_;
   RunReport report_;
   SecondRow row_;
   LatencyHistogram second_latency_;
@@ -74,7 +77,8 @@ std::string summary_text(const RunReport& report);
 
 /// Keys are stable: tool, version, command, target, trace, seconds, offered, completed, errors,
 /// errors_by.{WHY}, dropped, rate_offered, rate_achieved, slo_ms, over_slo,
-/// latency_ms.{mean,p50,p90,p99,p999,max}, per_second[].
+/// latency_ms.{mean,p50,p90,p99,p999,max}, per_second[],
+/// per_second[].histogram[].{ms,count} where it was asked for.
 std::string report_json(const RunReport& report);
 
 /// What a service saw of its requests, from their arrival at the kernel.

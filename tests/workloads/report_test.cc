@@ -58,6 +58,27 @@ TEST(RunRecorder, WritesALinePerSecondWhereAsked) {
   EXPECT_NE(text.find("0 s  offered      1"), std::string::npos);
 }
 
+TEST(RunRecorder, KeepsHistogramsThatAddUpToTheWhole) {
+  for (const bool kept : {false, true}) {
+    RunRecorder recorder(0, nullptr, kept);
+    recorder.completed(0.1, milliseconds(2));
+    recorder.completed(0.2, milliseconds(2));
+    recorder.completed(1.2, milliseconds(50));
+    recorder.advance(3);
+    const RunReport report = recorder.finish(3);
+    EXPECT_EQ(report_json(report).find("histogram") != std::string::npos, kept);
+    if (!kept) {
+      continue;
+    }
+    ASSERT_EQ(report.per_second.size(), 3U);
+    ASSERT_EQ(report.per_second[0].histogram.size(), 1U);
+    EXPECT_EQ(report.per_second[0].histogram[0].count, 2U);
+    EXPECT_NEAR(to_ms(report.per_second[1].histogram[0].middle), 50, 1);
+    EXPECT_TRUE(report.per_second[2].histogram.empty());
+    EXPECT_EQ(report.per_second[2].second, 2U);
+  }
+}
+
 TEST(RunReport, HasTheKeysThatScriptsRead) {
   RunRecorder recorder(5, nullptr);
   recorder.offered(0.1);
