@@ -22,9 +22,14 @@
 #include "host/cgroup_layout.h"
 #include "host/cgroup_watch.h"
 #include "host/parse.h"
+#include "policy/rule_match.h"
 
 namespace flash {
 namespace {
+
+/// Cgroups that came, went or are looked at anew between two ticks, at about 20 us each; the rest waits for
+/// the next wake-up, so that a tick is never late for them.
+constexpr std::size_t kCgroupsPerWakeUp = 512;
 
 /// What the arbiter may hand out: all online CPUs and all memory of the machine.
 void fill_capacity(const HostRoot& root, NodeCapacity& capacity, std::vector<int>& online,
@@ -76,6 +81,15 @@ struct Node::Impl {
       rule = std::make_shared<const Rule>(std::move(tame));
     }
     return all;
+  }
+
+  /// What others create below cgroups of theirs costs us nothing unless a rule may select it.
+  void follow_rules() {
+    if (watch)
+      watch->follow_in_open([this](std::string_view path) {
+        return std::any_of(rules.begin(), rules.end(),
+                           [&](const auto& rule) { return may_match_below(*rule, path); });
+      });
   }
 
   NodeOptions options;
@@ -166,6 +180,7 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
 }
 
 RestoreReport Node::start(Now now) {
+  impl_->follow_rules();
   if (impl_->watch) impl_->targets->apply(now, impl_->watch->drain(now));
   impl_->targets->set_rules(now, impl_->rules_in_effect());
   return impl_->board->restore_orphans();
@@ -197,7 +212,7 @@ std::vector<int> Node::metrics_fds() const {
 }
 
 void Node::drain_cgroup_events(Now now) {
-  if (impl_->watch) impl_->targets->apply(now, impl_->watch->drain(now));
+  if (impl_->watch) impl_->targets->apply(now, impl_->watch->drain(now, kCgroupsPerWakeUp));
 }
 
 void Node::drain_metrics() {
@@ -230,6 +245,7 @@ const std::vector<KernelProbe*>& Node::probes() const {
 void Node::reconfigure(Now now, const DaemonConfig& config) {
   impl_->rules = config.rules;
   impl_->pages->configure(scraped_rules(config), config.period);
+  impl_->follow_rules();
   impl_->loop->change_options(impl_->loop_options(config));
   impl_->targets->set_rules(now, impl_->rules_in_effect());
 }

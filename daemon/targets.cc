@@ -45,15 +45,16 @@ void Targets::apply(Now now, const std::vector<CgroupEvent>& events) {
   for (const CgroupEvent& event : events) {
     if (event.kind == CgroupEvent::Kind::Removed) {
       // The path may name a successor already.
-      if (auto it = cgroups_.find(event.path); it != cgroups_.end() && it->second == event.inode)
+      if (auto it = cgroups_.find(event.path); it != cgroups_.end() && it->second.inode == event.inode)
         cgroups_.erase(it);
       refused_.erase(event.path);
       forget(event.path);
       leave(now, {TargetKind::Cgroup, event.inode}, true);
     } else {
-      cgroups_[event.path] = event.inode;
+      const Cgroup cgroup{event.inode, event.foreign};
+      cgroups_[event.path] = cgroup;
       // Without a rule nothing needs to be known of it.
-      if (!rules_.empty()) match_cgroup(now, event.path, event.inode, work);
+      if (!rules_.empty()) match_cgroup(now, event.path, cgroup, work);
     }
   }
 }
@@ -67,12 +68,12 @@ void Targets::set_rules(Now now, const Rules& rules) {
   for (const auto& rule : rules_)
     if (rule->task == Task::ResourceLimits) standings_.push_back({.rule = rule});
   std::size_t work = kNearMissWork;
-  for (const auto& [path, inode] : cgroups_) match_cgroup(now, path, inode, work);
+  for (const auto& [path, cgroup] : cgroups_) match_cgroup(now, path, cgroup, work);
   match_cpus(now);
 }
 
-void Targets::match_cgroup(Now now, const std::string& path, std::uint64_t inode, std::size_t& work) {
-  Target target = identifier_.describe(path, inode);
+void Targets::match_cgroup(Now now, const std::string& path, Cgroup cgroup, std::size_t& work) {
+  Target target = identifier_.describe(path, cgroup.inode, cgroup.foreign);
   const auto rule = best_rule(rules_, target);
   if (rule && vouches_for(*rule, target)) {
     target.owner = CgroupOwner::Unmanaged;

@@ -44,10 +44,14 @@ class Targets {
     NearMiss near;
     bool lost = false;  // what came nearest is gone; what was farther is not known any more
   };
+  struct Cgroup {
+    std::uint64_t inode = 0;
+    bool foreign = false;
+  };
 
   void stand(const Target& target, const std::shared_ptr<const Rule>& best, std::size_t& work);
   void forget(const std::string& path);
-  void match_cgroup(Now now, const std::string& path, std::uint64_t inode, std::size_t& work);
+  void match_cgroup(Now now, const std::string& path, Cgroup cgroup, std::size_t& work);
   void match_cpus(Now now);
   void settle(Now now, Target target, const std::shared_ptr<const Rule>& rule);
   void leave(Now now, TargetId id, bool gone);
@@ -56,8 +60,8 @@ class Targets {
   CgroupIdentifier& identifier_;
   std::vector<int> online_cpus_;
   Rules rules_;
-  std::unordered_map<std::string, std::uint64_t> cgroups_;  // path -> inode, all of them
-  std::unordered_map<TargetId, std::string> managed_;       // -> path or CPU list
+  std::unordered_map<std::string, Cgroup> cgroups_;    // by path, all of them
+  std::unordered_map<TargetId, std::string> managed_;  // -> path or CPU list
   std::map<std::string, std::string> refused_;
   std::vector<Standing> standings_;
   std::map<std::string, Container> nameless_;  // cgroup -> container

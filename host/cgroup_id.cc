@@ -294,10 +294,18 @@ Ownership CgroupIdentifier::owner_but_kubelet(std::string_view path, const Conta
           std::string(first_folder), false};
 }
 
-Target CgroupIdentifier::describe(std::string_view path, std::uint64_t inode) {
+Target CgroupIdentifier::describe(std::string_view path, std::uint64_t inode, bool foreign) {
   Target target;
   target.id = {TargetKind::Cgroup, inode};
   target.cgroup = path;
+  target.name = target.cgroup;
+  if (foreign) {
+    Ownership ownership = owner_of(path, {});
+    target.owner = ownership.owner;
+    target.doubt = std::move(ownership.doubt);
+    target.spell_out = std::move(ownership.spell_out);
+    return target;
+  }
   target.container = container_of(path);
   // Names come from the system's engines; what is inside something else is not theirs, whatever it is called.
   Ownership ownership = owner_of(path, target.container);
@@ -324,8 +332,8 @@ Target CgroupIdentifier::describe(std::string_view path, std::uint64_t inode) {
   if (systemd_running_ && own_unit) target.unit = unit_of(path);
   if (!target.container.runtime.empty())
     target.name = target.container.name;
-  else
-    target.name = target.unit.empty() ? target.cgroup : target.unit;
+  else if (!target.unit.empty())
+    target.name = target.unit;
   return target;
 }
 

@@ -51,8 +51,10 @@ class CgroupIdentifier {
   CgroupIdentifier(const HostRoot& root, const CgroupLayout& layout);
 
   /// A Target with identity, name (container's name, unit or path), container, unit and owner.
-  /// `application` and `rule` are left to the caller. Reads what the engine keeps of a container.
-  Target describe(std::string_view path, std::uint64_t inode);
+  /// `application` and `rule` are left to the caller. Reads what the engine keeps of a container. `foreign`
+  /// (CgroupEvent): whoever may create cgroups there gives them any name, so that it is no unit and no
+  /// container, whatever it is called.
+  Target describe(std::string_view path, std::uint64_t inode, bool foreign = false);
 
   /// By the path and systemd's mark of delegation alone.
   Ownership owner_of(std::string_view path) const;

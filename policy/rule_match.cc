@@ -1,5 +1,7 @@
 #include "policy/rule_match.h"
 
+#include <algorithm>
+
 namespace flash {
 
 bool matches(const Rule& rule, const Target& target) {
@@ -39,6 +41,18 @@ std::shared_ptr<const Rule> best_rule(std::span<const std::shared_ptr<const Rule
       best = rule;
   }
   return best;
+}
+
+bool may_match_below(const Rule& rule, std::string_view path) {
+  const Selector& s = rule.select;
+  if (rule.task != Task::ResourceLimits || s.cgroup.empty()) return false;
+  if (!s.unit.empty() || !s.container.empty() || !s.container_runtime.empty() || !s.pod_uid.empty())
+    return false;
+  const std::string_view literal = literal_beginning(s.cgroup);
+  const std::size_t shorter = std::min(literal.size(), path.size());
+  if (literal.substr(0, shorter) != path.substr(0, shorter)) return false;
+  // "/a/b" is below "/a", not below "/a/b" itself; a wildcard may stand for anything.
+  return literal.size() <= path.size() ? literal.size() < s.cgroup.size() : literal[path.size()] == '/';
 }
 
 }  // namespace flash

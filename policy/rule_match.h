@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "core/glob.h"
 #include "core/rule.h"
@@ -23,5 +24,9 @@ bool vouches_for(const Rule& rule, const Target& target);
 /// The matching rule of highest priority, of equal ones the first by name; nullptr if none matches.
 std::shared_ptr<const Rule> best_rule(std::span<const std::shared_ptr<const Rule>> rules,
                                       const Target& target);
+
+/// May a rule select a cgroup below `path` where names prove nothing (CgroupEvent::foreign)? Only one that
+/// names cgroups by their path, and by nothing else, may.
+bool may_match_below(const Rule& rule, std::string_view path);
 
 }  // namespace flash

@@ -144,5 +144,53 @@ TEST_F(CgroupWatchTest, ComparesTheWholeTreeAfterAnOverflow) {
   EXPECT_THAT(names(w.drain(at(2))), ElementsAre("+/later@1"));
 }
 
+TEST_F(CgroupWatchTest, DoesWhatItsBudgetAllowsAndSaysThatMoreIsLeft) {
+  for (int i = 0; i < 100; ++i) make("many/" + std::to_string(i));
+  auto w = watch();
+  std::size_t found = 0, rounds = 0;
+  for (pollfd poll{w.fd(), POLLIN, 0}; rounds == 0 || ::poll(&poll, 1, 0) == 1; ++rounds) {
+    const auto events = w.drain(at(0), 10);
+    EXPECT_LE(events.size(), 10u);
+    found += events.size();
+    ASSERT_LT(rounds, 1000u);
+  }
+  EXPECT_EQ(found, 104u) << "a, a/b, c, many and the hundred";
+  EXPECT_GE(rounds, 10u);
+  remove("many");
+  EXPECT_EQ(w.drain(at(1)).size(), 101u);
+}
+
+TEST_F(CgroupWatchTest, LooksIntoCgroupsOfOthersOnlyWhereARuleMayMatch) {
+  make("tenant/docker");
+  make("other/x");
+  std::filesystem::permissions(host_.path() / "sys/fs/cgroup/tenant", std::filesystem::perms::all);
+  std::filesystem::permissions(host_.path() / "sys/fs/cgroup/other", std::filesystem::perms::all);
+  auto w = watch();
+  w.follow_in_open([](std::string_view path) { return path == "/other"; });
+  EXPECT_THAT(names(w.drain(at(0))),
+              UnorderedElementsAre("+/a@1", "+/a/b@2", "+/c@1", "+/tenant@1", "+/other@1", "+/other/x@2"));
+  make("tenant/flood");
+  make("other/y");
+  const auto events = w.drain(at(1));
+  EXPECT_THAT(names(events), ElementsAre("+/other/y@2"));
+  EXPECT_TRUE(events[0].foreign) << "below what others may write";
+  w.follow_in_open([](std::string_view path) { return path == "/tenant"; });
+  EXPECT_THAT(names(w.drain(at(2))),
+              UnorderedElementsAre("+/tenant/docker@2", "+/tenant/flood@2", "-/other/x@2", "-/other/y@2"));
+}
+
+TEST_F(CgroupWatchTest, ReportsAgainWhatChangedHands) {
+  auto w = watch();
+  w.follow_in_open([](std::string_view) { return true; });
+  for (const auto& e : w.drain(at(0))) EXPECT_FALSE(e.foreign) << e.path;
+  std::filesystem::permissions(host_.path() / "sys/fs/cgroup/a", std::filesystem::perms::all);
+  const auto events = w.drain(at(1));
+  EXPECT_THAT(names(events), ElementsAre("+/a/b@2"));
+  EXPECT_TRUE(events[0].foreign) << "its name is not root's word any more; that of /a still is";
+  // What changes without changing hands is no news.
+  std::filesystem::permissions(host_.path() / "sys/fs/cgroup/c", std::filesystem::perms(0700));
+  EXPECT_THAT(w.drain(at(2)), IsEmpty());
+}
+
 }  // namespace
 }  // namespace flash

@@ -106,6 +106,35 @@ TEST(RuleMatch, AStarMatchesNoUnitWhereThereIsNone) {
   EXPECT_FALSE(matches(r, cgroup("/x")));
 }
 
+TEST(RuleMatch, OnlyAPathMaySelectBelowCgroupsOfOthers) {
+  struct Case {
+    const char *glob, *below;
+    bool may;
+  };
+  for (const Case& c : {Case{"/user.slice/u/app", "/user.slice", true},
+                        {"/user.slice/u/app", "/user.slice/u", true},
+                        {"/user.slice/u/app", "/user.slice/u/app", false},
+                        {"/user.slice/u/app", "/user.slice/v", false},
+                        {"/user.slice/u/app", "/user", false},
+                        {"/user.slice/*", "/user.slice", true},
+                        {"/user.slice/*", "/user.slice/u/v/w", true},
+                        {"/user.slice/u*", "/user.slice/v", false},
+                        {"/user.slice/u[12]", "/user.slice/u1", true},
+                        {"*", "/anything", true},
+                        {"", "/anything", false}}) {
+    Rule r;
+    r.select.cgroup = c.glob;
+    EXPECT_EQ(may_match_below(r, c.below), c.may) << c.glob << " below " << c.below;
+    r.select.unit = "*";
+    EXPECT_FALSE(may_match_below(r, c.below)) << "nothing there is a unit";
+  }
+  Rule r;
+  r.select.container = "*";
+  EXPECT_FALSE(may_match_below(r, "/user.slice"));
+  r.task = Task::CpuFrequency;
+  EXPECT_FALSE(may_match_below(r, "/user.slice"));
+}
+
 TEST(RuleMatch, ContainersByNameIdRuntimeAndPod) {
   Target t = cgroup("/docker/0123");
   t.container = {"docker", "0123456789", "shop-db", ""};
