@@ -100,7 +100,10 @@ Result<std::vector<KnobInfo>> CgroupDriver::discover(const Target& target, const
       auto opened = open(info.ref);
       if (!opened) continue;
       auto reading = read(info.ref);
-      if (!reading) return std::move(reading).error();
+      if (!reading) {
+        close(info.ref);
+        return std::move(reading).error();
+      }
       const auto period = parse_u64(two_words(reading->raw).second);
       info.lower = kMinQuotaUs / (period && *period > 0 ? static_cast<double>(*period) : 100000.0);
     }
@@ -230,6 +233,10 @@ Result<void> CgroupDriver::restore(const KnobRef& ref, const std::string& raw) {
     return put(*knob, files.period, std::string(period));
   }
   return put(*knob, files.value, std::string(quota));
+}
+
+void CgroupDriver::close(const KnobRef& ref) {
+  opened(ref.kind).erase(ref.locator);
 }
 
 }  // namespace flash

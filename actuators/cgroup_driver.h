@@ -44,6 +44,7 @@ class CgroupDriver final : public KnobDriver {
   Result<KnobReading> read(const KnobRef& ref) override;
   Result<void> write(const KnobRef& ref, double value) override;
   Result<void> restore(const KnobRef& ref, const std::string& raw) override;
+  void close(const KnobRef& ref) override;
 
  private:
   struct Open;

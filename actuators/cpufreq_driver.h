@@ -52,6 +52,7 @@ class CpufreqDriver final : public KnobDriver {
   Result<KnobReading> read(const KnobRef& ref) override;
   Result<void> write(const KnobRef& ref, double value) override;
   Result<void> restore(const KnobRef& ref, const std::string& raw) override;
+  void close(const KnobRef&) override {}  // a policy is the machine's and stays
 
  private:
   struct Policy;

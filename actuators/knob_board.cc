@@ -119,9 +119,10 @@ Result<void> KnobBoard::adopt(const Target& target, const Rule& rule) {
   // Knobs that the rule no longer manages go back to their originals.
   for (const Knob& k : slot->knobs)
     if (const auto* e = ledger_.find(k.ledger_id)) leaving.push_back(*e);
-  slot->knobs = std::move(knobs);
+  const std::vector<Knob> left = std::exchange(slot->knobs, std::move(knobs));
   slot->views = std::move(views);
   if (!leaving.empty() && !put_back(leaving).complete()) orphans_ = true;
+  close(left);
   return {};
 }
 
@@ -178,6 +179,7 @@ KnobBoard::Knob* KnobBoard::knob_of(std::uint64_t ledger_id, KnobView** view) {
 }
 
 RestoreReport KnobBoard::put_back(const std::vector<LedgerEntry>& entries) {
+  reserve_.release();
   RestoreReport report = restore_knobs(drivers_, entries);
   std::vector<std::uint64_t> done;
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -193,7 +195,9 @@ RestoreReport KnobBoard::put_back(const std::vector<LedgerEntry>& entries) {
       continue;
     }
     done.push_back(entries[i].id);
-    if (knob) {
+    if (!knob) {
+      if (KnobDriver* driver = driver_named(drivers_, entries[i].ref.driver)) driver->close(entries[i].ref);
+    } else {
       knob->ledger_id = 0;
       knob->ours = kNoSetting;
       knob->reassert_pending = false;
@@ -205,6 +209,7 @@ RestoreReport KnobBoard::put_back(const std::vector<LedgerEntry>& entries) {
     }
   }
   if (auto dropped = ledger_.drop(done); !dropped) note_ledger(dropped);
+  reserve_.set_aside();
   return report;
 }
 
@@ -216,6 +221,7 @@ RestoreReport KnobBoard::release(TargetId target) {
     if (const auto* e = ledger_.find(k.ledger_id)) entries.push_back(*e);
   RestoreReport report = put_back(entries);
   if (!report.complete()) orphans_ = true;
+  close(found->second->knobs);
   managed_.erase(found);
   return report;
 }
@@ -225,7 +231,6 @@ void KnobBoard::forget(TargetId target) {
   if (found == managed_.end()) return;
   std::vector<LedgerEntry> alive;
   for (Knob& knob : found->second->knobs) {
-    // Reading also lets the driver see that the cgroup is gone and close its files.
     const auto reading = knob.driver->read(knob.ref);
     const bool gone = !reading && vanished(reading.error());
     const auto* e = ledger_.find(knob.ledger_id);
@@ -235,7 +240,12 @@ void KnobBoard::forget(TargetId target) {
       drop(knob);
   }
   if (!alive.empty() && !put_back(alive).complete()) orphans_ = true;
+  close(found->second->knobs);
   managed_.erase(found);
+}
+
+void KnobBoard::close(std::span<const Knob> knobs) {
+  for (const Knob& knob : knobs) knob.driver->close(knob.ref);
 }
 
 RestoreReport KnobBoard::restore_all() {

@@ -33,6 +33,7 @@
 
 #include "actuators/ledger.h"
 #include "core/ports.h"
+#include "host/descriptor_reserve.h"
 
 namespace flash {
 
@@ -90,6 +91,8 @@ class KnobBoard final : public Actuator {
   Result<void> execute(Step& step, KnobOutcome& outcome);
   void undo(std::span<Step> steps, std::size_t failed, bool pending, std::vector<KnobOutcome>& outcomes);
   void note_ledger(const Result<void>& done);
+  /// Of knobs that leave, after they were put back.
+  static void close(std::span<const Knob> knobs);
   RestoreReport put_back(const std::vector<LedgerEntry>& entries);
   bool taken_by_other(const KnobRef& ref) const;
   Knob* knob_of(std::uint64_t ledger_id, KnobView** view);
@@ -98,6 +101,7 @@ class KnobBoard final : public Actuator {
   Ledger& ledger_;
   KnobBoardOptions options_;
   std::unordered_map<TargetId, std::unique_ptr<Managed>> managed_;
+  DescriptorReserve reserve_;           // spent on putting back
   std::vector<LedgerValue> confirmed_;  // scratch of apply()
   std::string ledger_trouble_;          // empty: fine
   bool orphans_ = false;                // entries without a target could not be put back yet

@@ -11,15 +11,15 @@ namespace {
 
 constexpr const char* kGone = "gone";
 
-KnobDriver* driver_of(std::span<KnobDriver* const> drivers, const std::string& name) {
+RestoreReport::Item restore_part(KnobDriver& driver, const LedgerEntry& entry);
+
+}  // namespace
+
+KnobDriver* driver_named(std::span<KnobDriver* const> drivers, std::string_view name) {
   for (KnobDriver* d : drivers)
     if (d->name() == name) return d;
   return nullptr;
 }
-
-RestoreReport::Item restore_part(KnobDriver& driver, const LedgerEntry& entry);
-
-}  // namespace
 
 RestoreReport::Item restore_knob(KnobDriver& driver, const LedgerEntry& entry) {
   const auto parts = parts_of(entry);
@@ -109,7 +109,7 @@ RestoreReport restore_knobs(std::span<KnobDriver* const> drivers, const std::vec
     for (std::size_t i = 0; i < entries.size(); ++i) {
       auto& item = report.items[i];
       if (item.restored) continue;
-      KnobDriver* driver = driver_of(drivers, entries[i].ref.driver);
+      KnobDriver* driver = driver_named(drivers, entries[i].ref.driver);
       if (!driver) {
         item.message = "no driver '" + entries[i].ref.driver + "' here";
         continue;

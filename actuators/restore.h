@@ -11,6 +11,9 @@
 
 namespace flash {
 
+/// nullptr: there is none of this name.
+KnobDriver* driver_named(std::span<KnobDriver* const> drivers, std::string_view name);
+
 /// One knob. `restored` is true when nothing of ours is in force any more: read back equals the original; or
 /// the knob is gone with its cgroup; or someone else has changed it since (neither the original nor what we
 /// last wrote or announced), which is left as it is and said in `message`.

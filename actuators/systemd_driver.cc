@@ -90,6 +90,7 @@ Result<KnobReading> SystemdDriver::read_files(const KnobRef& ref) {
     if (reading || !vanished(reading.error())) return reading;
   }
   // The unit was restarted, or has no such file.
+  files_.close(known);
   FLASH_TRY(auto locator, cgroup_locator(layout_, ref.kind, ref.locator));
   known = {ref.kind, ref.target, {}, std::move(locator)};
   auto reading = files_.read(known);
@@ -195,6 +196,14 @@ Result<void> SystemdDriver::restore(const KnobRef& ref, const std::string& raw) 
       done = std::move(emptied).error().context("the value is back, but our drop-in stays");
   }
   return done;
+}
+
+void SystemdDriver::close(const KnobRef& ref) {
+  auto& known = ref.kind == KnobKind::CpuLimit ? cpu_ : memory_;
+  const auto found = known.find(ref.locator);
+  if (found == known.end()) return;
+  files_.close(found->second);
+  known.erase(found);
 }
 
 std::optional<double> drop_in_value(std::string_view text, KnobKind kind, std::string_view setting) {

@@ -53,6 +53,7 @@ class SystemdDriver final : public KnobDriver {
   Result<KnobReading> read(const KnobRef& ref) override;
   Result<void> write(const KnobRef& ref, double value) override;
   Result<void> restore(const KnobRef& ref, const std::string& raw) override;
+  void close(const KnobRef& ref) override;
 
  private:
   Result<KnobReading> read_files(const KnobRef& ref);

@@ -89,6 +89,9 @@ class KnobDriver {
   virtual Result<void> write(const KnobRef& ref, double value) = 0;
   /// Puts back exactly what `raw` says, in the order the kernel needs.
   virtual Result<void> restore(const KnobRef& ref, const std::string& raw) = 0;
+  /// Nobody manages the knob any more: what is kept open or remembered of it goes, whether it can be read or
+  /// not.
+  virtual void close(const KnobRef& ref) = 0;
 };
 
 struct KnobChange {

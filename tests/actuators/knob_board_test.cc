@@ -1,5 +1,6 @@
 #include "actuators/knob_board.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -398,6 +399,56 @@ TEST_F(Board, ReleaseRestoresAndForgetOnlyWhatOutlivesTheCgroup) {
   board().forget(cgroup("/c").id);
   EXPECT_EQ(kernel("/c"), kUnlimited) << "as a property of a stopped unit";
   EXPECT_THAT(ledger_->entries(), IsEmpty());
+}
+
+TEST_F(Board, KeepsNothingOpenOfATargetThatLeft) {
+  for (const std::string how :
+       {"gone", "one hierarchy gone", "alive", "released", "not claimed", "written, then gone"}) {
+    SCOPED_TRACE(how);
+    adopt("/short");
+    board().observe(at(0));
+    if (how.starts_with("written")) EXPECT_EQ(set(0, "/short", 2).status, WriteStatus::Written);
+    ASSERT_THAT(driver.open, ::testing::SizeIs(2));
+    if (how == "one hierarchy gone" || how.ends_with("gone"))
+      driver.values.erase(ScriptedDriver::key(kCpu, "/short"));
+    if (how == "gone") driver.values.erase(ScriptedDriver::key(kMemory, "/short"));
+    if (how == "not claimed") {
+      driver.not_there_yet = {ScriptedDriver::key(kCpu, "/short"), ScriptedDriver::key(kMemory, "/short")};
+      adopt("/short");
+      driver.not_there_yet.clear();
+    } else if (how == "released") {
+      board().release(cgroup("/short").id);
+    } else {
+      board().forget(cgroup("/short").id);
+    }
+    EXPECT_THAT(driver.open, IsEmpty());
+    board().forget(cgroup("/short").id);
+    driver.values.clear();
+  }
+}
+
+TEST_F(Board, PutsBackWhereNoFileDescriptorIsLeft) {
+  adopt("/a");
+  board().observe(at(0));
+  ASSERT_EQ(set(0, "/a", 2).status, WriteStatus::Written);
+  driver.on_restore = [] { return static_cast<bool>(Fd(::open("/dev/null", O_RDONLY))); };
+  std::vector<Fd> all;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = std::min<rlim_t>(before.rlim_cur, 256);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (;;) {
+    Fd fd(::open("/dev/null", O_RDONLY));
+    if (!fd) break;
+    all.push_back(std::move(fd));
+  }
+  const auto report = board().restore_all();
+  all.clear();
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(report.complete());
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+  EXPECT_TRUE(ledger_->entries().empty()) << "the ledger could be written as well";
 }
 
 TEST_F(Board, AVanishedCgroupCostsOneTargetAndIsRestoredByBeingGone) {

@@ -115,6 +115,7 @@ TEST_F(Restore, TriesAgainWhatHadToWaitForAnother) {
     }
     Result<KnobReading> read(const KnobRef& r) override { return inner.read(r); }
     Result<void> write(const KnobRef& r, double v) override { return inner.write(r, v); }
+    void close(const KnobRef&) override {}
     Result<void> restore(const KnobRef& r, const std::string& raw) override {
       if (r.locator == "/b") inner.restore_fails.clear();
       return inner.restore(r, raw);

@@ -2,6 +2,7 @@
 // read the order of writes. Ownership: value. Thread rule: one thread.
 #pragma once
 
+#include <cerrno>
 #include <functional>
 #include <map>
 #include <set>
@@ -38,6 +39,7 @@ class ScriptedDriver final : public KnobDriver {
     return found;
   }
   Result<KnobReading> read(const KnobRef& ref) override {
+    open.insert(key(ref.kind, ref.locator));
     const auto found = values.find(key(ref.kind, ref.locator));
     if (found == values.end()) return Error(std::errc::no_such_file_or_directory, "no such cgroup");
     return KnobReading{found->second, std::to_string(found->second), mode};
@@ -56,17 +58,22 @@ class ScriptedDriver final : public KnobDriver {
     log.push_back("restore " + k);
     if (const auto f = restore_fails.find(k); f != restore_fails.end())
       return Error::from_errno(f->second, "restore " + k);
+    if (on_restore && !on_restore()) return Error::from_errno(EMFILE, "restore " + k);
     if (!values.count(k)) return Error(std::errc::no_such_file_or_directory, "no such cgroup");
     values[k] = std::stod(raw);
     return {};
   }
 
+  void close(const KnobRef& ref) override { open.erase(key(ref.kind, ref.locator)); }
+
+  std::set<std::string> open;  // was read and not closed since
   std::map<std::string, double> values;
   std::map<std::string, int> fails, restore_fails;
   std::set<std::string> not_there_yet;
   std::vector<std::string> log;
   std::function<double(double)> rounds;
   std::function<void(const std::string&)> on_write;
+  std::function<bool()> on_restore;  // false: it fails as without a descriptor
   std::string blocked_by;
   std::string mode;
   double min_interval_s = 0;

@@ -212,6 +212,7 @@ TEST_F(Actuators, ACgroupRemovedInMidTransactionCostsOneTarget) {
       if (++writes == 2) between();
       return inner.write(r, v);
     }
+    void close(const KnobRef& r) override { inner.close(r); }
     Result<void> restore(const KnobRef& r, const std::string& raw) override { return inner.restore(r, raw); }
     CgroupDriver& inner;
     std::function<void()> between;
