@@ -109,7 +109,7 @@ void PrometheusCollector::fill(Now now, Page& page, Observation& observation) co
   if (!silent) validity = std::min(validity, page.growth.validity(period_));
   rate = judged(r.requests / r.covers_s, validity);
   if (r.has_errors) errors = judged(r.errors / r.covers_s, validity);
-  if (!r.has_latency || !why_no_latency(page).empty()) return;
+  if (!r.has_latency || !why_no_latency(page, r).empty()) return;
   if (!r.at_least || r.p50_ms < r.p99_ms) p50 = judged(r.p50_ms, validity);
   const bool certain = r.exact && !r.at_least && r.samples >= kEnoughSamples;
   // Above a bound that is the objective, it is missed.
@@ -128,8 +128,7 @@ void PrometheusCollector::collect(Now now, ObservationTable& table) {
 }
 
 /// "" too where nobody asks for it, or there was no request.
-std::string PrometheusCollector::why_no_latency(const Page& page) {
-  const ScrapeResult& r = page.good;
+std::string PrometheusCollector::why_no_latency(const Page& page, const ScrapeResult& r) {
   if (!page.is.latency || !page.read) return "";
   // Above a bound that is below the objective: kept or missed, nobody knows.
   if (r.at_least && r.p99_ms < page.is.objective_ms)
@@ -145,7 +144,9 @@ std::string PrometheusCollector::trouble_of(const Page& page) const {
   switch (page.last.state) {
     case State::Good:
       if (page.late) return "stale: no reading in time";
-      if (const std::string why = why_no_latency(page); !why.empty()) return "without latency: " + why;
+      if (const std::string why = why_no_latency(page, page.ever_grown ? page.grown : page.good);
+          !why.empty())
+        return "without latency: " + why;
       return "";
     case State::First:
       return page.last.reason;

@@ -7,11 +7,11 @@
 // Degraded: more than that (what it says of several decisions cannot be told apart), or for p99 few requests,
 // or a percentile that is not exact, or only known to be above the objective. Missing, though the page is
 // good: latency that is only known to be above some bound below the objective, or of no bucket at all. A look
-// at which the counters stand still is no "no request": workers and exporters behind a page put their share on
-// it every few seconds (report_clock.h). What they said last holds as long as it covers, then is Stale; a rate
-// of 0 is an answer once they stood still for clearly longer than they usually do. Stale: the page did not
-// answer since, for at most three intervals; then Missing. Invalid: it answered with something that is no such
-// page. Ownership: values. Thread rule: the control loop's thread.
+// at which the counters stand still is no "no request": workers and exporters behind a page put their share
+// on it every few seconds (report_clock.h). What they said last holds as long as it covers, then is Stale; a
+// rate of 0 is an answer once they stood still for clearly longer than they usually do. Stale: the page did
+// not answer since, for at most three intervals; then Missing. Invalid: it answered with something that is no
+// such page. Ownership: values. Thread rule: the control loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +84,7 @@ class PrometheusCollector final : public Collector {
     bool late = false;   // as of the last collect(): beyond the time that a reading holds
   };
   void fill(Now now, Page& page, Observation& observation) const;
-  static std::string why_no_latency(const Page& page);
+  static std::string why_no_latency(const Page& page, const ScrapeResult& reading);
   static void note_growth(Now now, Page& page);
   std::string trouble_of(const Page& page) const;
 

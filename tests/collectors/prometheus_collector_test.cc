@@ -244,6 +244,22 @@ TEST_F(PrometheusCollectorTest, AboveTheHighestBucketIsOnlyKnownWhereTheObjectiv
             "is below the objective of 500 ms: add buckets around it");
 }
 
+TEST_F(PrometheusCollectorTest, WhatIsNotKnownIsNotKnownEitherWhileTheCountersStandStill) {
+  pages.configure({{.rule = "web", .objective_ms = 500}}, std::chrono::seconds(1));
+  auto r = good();
+  r.p99_ms = 250;
+  r.at_least = true;
+  r.exact = false;
+  take(r);
+  EXPECT_FALSE(after(1)[Signal::LatencyP99].usable());
+  auto still = good();
+  still.requests = still.errors = 0;
+  still.has_latency = false;
+  take(still);
+  EXPECT_FALSE(after(1)[Signal::LatencyP99].usable()) << "250 ms would keep the objective";
+  EXPECT_THAT(trouble(), HasSubstr("above the highest bucket"));
+}
+
 TEST_F(PrometheusCollectorTest, APageThatNeverHasALatencySaysWhy) {
   auto r = good();
   r.has_latency = false;
