@@ -145,7 +145,7 @@ Result<CgroupDriver::Open*> CgroupDriver::open(const KnobRef& ref) {
   return all.emplace(ref.locator, std::move(knob)).first->second.get();
 }
 
-Result<void> CgroupDriver::still_there(Open& knob) const {
+Result<void> CgroupDriver::still_there(const Open& knob) const {
   const auto inode = inode_of(knob.directory);
   if (!inode) return inode.error();
   if (*inode != knob.inode)
@@ -165,10 +165,11 @@ Result<KnobReading> CgroupDriver::read(const KnobRef& ref) {
   return error;
 }
 
-Result<KnobReading> CgroupDriver::read_open(const Open& knob) {
+Result<KnobReading> CgroupDriver::read_open(const Open& knob) const {
   std::array<char, 128> buffer{};
   std::array<char, 64> period_buffer{};
-  FLASH_TRY(const auto text, knob.value.read(buffer));
+  const auto ours = [&] { return still_there(knob).has_value(); };
+  FLASH_TRY(const auto text, knob.value.read(buffer, ours));
   KnobReading reading;
   reading.raw = chomp(text);
   if (knob.kind == KnobKind::MemoryLimit) {
@@ -179,7 +180,7 @@ Result<KnobReading> CgroupDriver::read_open(const Open& knob) {
     FLASH_TRY(reading.value, parse_cpu_max(text));
     return reading;
   }
-  FLASH_TRY(const auto period, knob.period.read(period_buffer));
+  FLASH_TRY(const auto period, knob.period.read(period_buffer, ours));
   FLASH_TRY(reading.value, parse_cfs_limit(text, period));
   reading.raw += ' ';
   reading.raw += chomp(period);

@@ -49,8 +49,8 @@ class CgroupDriver final : public KnobDriver {
  private:
   struct Open;
   Result<Open*> open(const KnobRef& ref);
-  static Result<KnobReading> read_open(const Open& knob);
-  Result<void> still_there(Open& knob) const;
+  Result<KnobReading> read_open(const Open& knob) const;
+  Result<void> still_there(const Open& knob) const;
   Result<void> put(Open& knob, const char* file, const std::string& text);
   std::unordered_map<std::string, std::unique_ptr<Open>>& opened(KnobKind kind) {
     return kind == KnobKind::CpuLimit ? cpu_ : memory_;

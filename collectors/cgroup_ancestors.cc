@@ -1,7 +1,6 @@
 #include "collectors/cgroup_ancestors.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -14,10 +13,6 @@ std::string_view parent_of(std::string_view path) {
   const auto slash = path.rfind('/');
   if (path.size() <= 1 || slash == std::string_view::npos) return {};
   return path.substr(0, std::max<std::size_t>(slash, 1));
-}
-
-bool out_of_descriptors(const Error& error) {
-  return error.is(std::errc::too_many_files_open) || error.is(std::errc::too_many_files_open_in_system);
 }
 
 }  // namespace
@@ -78,14 +73,8 @@ void CgroupAncestors::open(const std::string& path, Level& level) {
 void CgroupAncestors::collect(Now now) {
   out_of_files_ = false;
   for (auto& [path, level] : levels_) {
-    ++level.ticks;
-    // A controller that is enabled later, a hierarchy of v1 in which the path comes later: soon or seldom.
-    const bool look = std::has_single_bit(level.ticks) || level.ticks % 64 == 0;
-    if (!level.cgroup) {
-      if (look) open(path, level);
-    } else if (!level.cgroup->complete() && look) {
-      out_of_files_ |= !level.cgroup->open_missing();
-    }
+    // A hierarchy of v1 in which the path comes later. (A controller that is enabled later: KeptFile.)
+    if (!level.cgroup && level.again.due()) open(path, level);
     const Allowed none;
     const Allowed& above = level.above ? level.above->allowed : none;
     level.allowed = Allowed{};
@@ -107,6 +96,7 @@ void CgroupAncestors::limit(const Result<double>& read, Level& level, Sample& ke
     kept = Sample::good(*read);
     return;
   }
+  out_of_files_ |= out_of_descriptors(read.error());
   if (kept.usable()) kept.validity = Validity::Stale;
   if (level.trouble.empty()) level.trouble = read.error().message();
 }
@@ -121,7 +111,7 @@ void CgroupAncestors::read(Now now, Level& level) {
     level.cgroup.reset();
     level.cores = level.memory = Sample::missing();
     for (Counter* c : {&level.periods, &level.throttled, &level.throttled_time, &level.hits}) c->reset();
-    level.ticks = 0;
+    level.again.reset();
     return;
   }
   level.trouble.clear();

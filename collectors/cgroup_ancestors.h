@@ -57,7 +57,7 @@ class CgroupAncestors {
     Level* above = nullptr;
     std::size_t users = 0;  // targets and levels just below it
     std::optional<Cgroup> cgroup;
-    std::uint64_t ticks = 0;
+    Backoff again;         // while there is no such cgroup
     Sample cores, memory;  // of this level alone, as last read
     Counter periods, throttled, throttled_time, hits;
     std::string trouble;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -18,10 +17,6 @@ constexpr std::array kSignals = {
     Signal::MemoryOomKills, Signal::IoReadBytes,
     Signal::IoWriteBytes,   Signal::Pids,
 };
-
-bool out_of_descriptors(const Error& error) {
-  return error.is(std::errc::too_many_files_open) || error.is(std::errc::too_many_files_open_in_system);
-}
 
 /// What acts of its own limit and those above it. A cgroup that has no file for its own has those above.
 Sample in_force(const Sample& own, const Ceiling& above) {
@@ -43,7 +38,9 @@ void CgroupCollector::track(const Target& target) {
   }
   // Another cgroup of the same name by now; its own target is on its way.
   if (cgroup->inode() != target.id.value) return;
-  states_.emplace(target.id, State{.cgroup = std::move(*cgroup), .above = ancestors_.track(target.cgroup)});
+  states_.emplace(
+      target.id,
+      State{.cgroup = std::move(*cgroup), .name = target.name, .above = ancestors_.track(target.cgroup)});
 }
 
 void CgroupCollector::untrack(TargetId id) {
@@ -67,34 +64,21 @@ void CgroupCollector::collect(Now now, ObservationTable& table) {
 
 void CgroupCollector::collect_one(Now now, State& state, Observation& out) {
   ++state.ticks;
-  // Files can appear soon after the cgroup itself (see Cgroup::open_missing), seldom later.
-  if (!state.cgroup.complete() && (std::has_single_bit(state.ticks) || state.ticks % 64 == 0)) {
-    const auto opened = state.cgroup.open_missing();
-    if (!opened) out_of_files_ = true;
-  }
-  state.lost_file = false;
+  state.out_of_files = false;
   collect_cpu(now, state, out);
   collect_memory(now, state, out);
   collect_io(now, state, out);
   out[Signal::Pids] = sample(state, state.cgroup.pids());
-  if (state.lost_file) settle_loss(state);
+  out_of_files_ |= state.out_of_files;
+  // A file is lost with its cgroup, or with a controller that was switched off.
+  state.gone = state.cgroup.lost_any() && !state.cgroup.alive();
   if (state.gone)
     for (const auto signal : kSignals) out[signal] = Sample::missing();
 }
 
 Sample CgroupCollector::failed(State& state, const Error& error) {
-  // kernfs answers ENODEV on the kept files of a removed cgroup, and of a controller that was switched off.
-  state.lost_file |= error.is(std::errc::no_such_device);
+  state.out_of_files |= out_of_descriptors(error);
   return sample_of(error);
-}
-
-void CgroupCollector::settle_loss(State& state) {
-  if (!state.cgroup.alive()) {
-    state.gone = true;
-    return;
-  }
-  auto again = Cgroup::open(layout_, state.cgroup.path(), CgroupFiles::Statistics);
-  if (again && again->inode() == state.cgroup.inode()) state.cgroup = std::move(*again);
 }
 
 void CgroupCollector::collect_cpu(Now now, State& state, Observation& out) {
@@ -152,10 +136,11 @@ void CgroupCollector::collect_memory(Now now, State& state, Observation& out) {
   out[Signal::MemoryLimit] = in_force(own, state.memory);
   const auto events = state.cgroup.memory_events();
   if (events) {
-    out[Signal::MemoryHighEvents] = state.limit_hits.rate(events->limit_hits, now.mono);
+    if (events->limit_hits)
+      out[Signal::MemoryHighEvents] = state.limit_hits.rate(*events->limit_hits, now.mono);
     if (state.above && out[Signal::MemoryHighEvents].validity != Validity::Invalid)
       out[Signal::MemoryHighEvents] = sum(out[Signal::MemoryHighEvents], state.above->memory_hits);
-    out[Signal::MemoryOomKills] = state.oom_kills.growth(events->oom_kills);
+    if (events->oom_kills) out[Signal::MemoryOomKills] = state.oom_kills.growth(*events->oom_kills);
   } else {
     out[Signal::MemoryHighEvents] = out[Signal::MemoryOomKills] = failed(state, events.error());
   }
@@ -192,6 +177,16 @@ std::vector<Degraded> CgroupCollector::degraded() const {
     list.push_back({"cgroup", "no cgroup file system is mounted: there are no cgroup targets"});
   if (out_of_files_ || ancestors_.out_of_files() || !refused_.empty())
     list.push_back({"cgroup", "out of file descriptors (LimitNOFILE): some targets are not measured"});
+  for (const auto& [id, state] : states_) {
+    if (state.gone) continue;
+    if (state.cgroup.lost_any())
+      list.push_back({"cgroup",
+                      state.name + ": " + state.cgroup.lost() + " went away: was a controller switched off?",
+                      state.name});
+    if (const auto files = state.cgroup.left_out(); !files.empty())
+      list.push_back(
+          {"cgroup", state.name + ": rows that cannot be read are left out: " + files, state.name});
+  }
   return list;
 }
 

@@ -3,6 +3,7 @@
 // keeps a dozen descriptors per target open until untrack(). Thread rule: the control loop's thread.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -40,11 +41,12 @@ class CgroupCollector final : public Collector {
  private:
   struct State {
     Cgroup cgroup;
+    std::string name;                                 // the target's
     const CgroupAncestors::Allowed* above = nullptr;  // nullptr: the root
     Ceiling cores, memory;                            // of this tick
     bool own_memory_max = false;                      // `memory` is its own memory.max
     bool gone = false;                                // removed: nothing more is read
-    bool lost_file = false;                           // a file vanished in this tick
+    bool out_of_files = false;                        // in this tick
     std::uint64_t ticks = 0;
     Counter usage, periods, throttled, throttled_time, limit_hits, oom_kills, read, written;
     double inactive_file = 0;
@@ -58,7 +60,6 @@ class CgroupCollector final : public Collector {
   static Sample sample(State& state, const Result<T>& result) {
     return result ? Sample::good(static_cast<double>(*result)) : failed(state, result.error());
   }
-  void settle_loss(State& state);
   void collect_one(Now now, State& state, Observation& out);
   void collect_cpu(Now now, State& state, Observation& out);
   void collect_memory(Now now, State& state, Observation& out);

@@ -1,11 +1,16 @@
 #include "collectors/cpufreq_collector.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 namespace flash {
 namespace {
 
 constexpr Signal kSignals[] = {Signal::Frequency, Signal::FrequencyMin, Signal::FrequencyMax};
+
+/// A policy's folder is there before its files are.
+constexpr int kScansAfterChange = 3;
 
 bool share_a_cpu(const std::vector<int>& a, const std::vector<int>& b) {
   return std::any_of(a.begin(), a.end(),
@@ -20,9 +25,17 @@ Sample as_sample(const Result<std::uint64_t>& khz) {
   return Sample::missing();  // EBUSY: its CPUs are offline
 }
 
+/// 2 and one for each folder in it; 0: not there.
+std::uint64_t links_of(const std::string& folder) {
+  struct stat st;
+  return ::stat(folder.c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_nlink) : 0;
+}
+
 }  // namespace
 
-CpufreqCollector::CpufreqCollector(const HostRoot& root) : root_(root) {
+CpufreqCollector::CpufreqCollector(const HostRoot& root)
+    : root_(root), folder_(root.sys("devices/system/cpu/cpufreq")) {
+  links_ = links_of(folder_);
   scan();
 }
 
@@ -51,8 +64,16 @@ bool CpufreqCollector::read(Policy& policy) {
 
 void CpufreqCollector::collect(Now /*now*/, ObservationTable& table) {
   if (targets_.empty()) return;
-  // A driver can be loaded later; looking for the folder costs a microsecond.
-  if (policies_.empty()) scan();
+  // A driver can be loaded later, and a policy come back with its CPUs; looking at the folder costs a
+  // microsecond.
+  if (const auto links = links_of(folder_); links != links_) {
+    links_ = links;
+    scans_ = kScansAfterChange;
+  }
+  if (scans_ > 0) {
+    --scans_;
+    scan();
+  }
   bool all_here = true;
   for (Policy& policy : policies_) all_here &= read(policy);
   if (!all_here) {

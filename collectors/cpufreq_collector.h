@@ -6,6 +6,8 @@
 // maximum. Ownership: keeps three descriptors per policy. Thread rule: one thread, the control loop's.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -38,7 +40,10 @@ class CpufreqCollector final : public Collector {
   static bool read(Policy& policy);
 
   HostRoot root_;
-  std::vector<Policy> policies_;                            // by number
+  std::string folder_;            // of the policies
+  std::uint64_t links_ = 0;       // of that folder: changes when a policy comes or goes
+  int scans_ = 0;                 // still to do
+  std::vector<Policy> policies_;  // by number
   std::unordered_map<TargetId, std::vector<int>> targets_;  // CPUs; empty: all
 };
 

@@ -10,19 +10,28 @@ namespace {
 
 /// CPU seconds that one CPU can give per second, with room for a reading that came a whole tick late.
 constexpr double kMostPerCpu = 2;
+constexpr const char* kCannotBeOpened = "cannot be opened";
 
-KeptFile open_if_there(const HostRoot& root, std::string_view name) {
-  auto file = KeptFile::open(root.proc(name));
-  return file ? std::move(*file) : KeptFile();
+/// What to say while it lasts: an error of what the file holds names the file itself or the row.
+Sample failed(const KeptFile& file, const Error& error, std::string& trouble) {
+  trouble = file.is_open() ? error.message() : kCannotBeOpened;
+  return sample_of(error);
+}
+
+std::string rows_left_out(std::string_view file, const SkippedRows& skipped) {
+  return std::string(file) + ": rows that cannot be read are left out (row " + std::to_string(skipped.first) +
+         ")";
 }
 
 }  // namespace
 
 NodeCollector::NodeCollector(const HostRoot& root)
-    : stat_(open_if_there(root, "stat")),
-      meminfo_(open_if_there(root, "meminfo")),
-      buffer_(8192),
-      ticks_per_second_(static_cast<double>(::sysconf(_SC_CLK_TCK))) {}
+    : stat_(root.proc("stat")),
+      meminfo_(root.proc("meminfo")),
+      ticks_per_second_(static_cast<double>(::sysconf(_SC_CLK_TCK))) {
+  if (!stat_.ensure_open()) stat_trouble_ = kCannotBeOpened;
+  if (!meminfo_.ensure_open()) meminfo_trouble_ = kCannotBeOpened;
+}
 
 void NodeCollector::track(const Target& target) {
   if (target.id.kind != TargetKind::CpuSet || target.cpus.empty()) return;
@@ -32,8 +41,6 @@ void NodeCollector::track(const Target& target) {
   ticks_.resize(needed);
   counters_.resize(needed);
   usage_.resize(needed);
-  // CPU lines come first in /proc/stat and have at most about 200 characters.
-  buffer_.resize(8192 + needed * 256);
 }
 
 void NodeCollector::untrack(TargetId id) {
@@ -50,7 +57,6 @@ Sample NodeCollector::CpuCounters::usage(const CpuTicks& ticks, Duration at, dou
   return all > 0 ? Sample::good(by_clock.value * interval_s / all) : by_clock;
 }
 
-/// More lines than the buffer holds: the number is not known.
 void NodeCollector::count_cpus(std::string_view text) {
   std::size_t n = 0, at = 0;
   while (at < text.size() && text.substr(at).starts_with("cpu")) {
@@ -58,21 +64,24 @@ void NodeCollector::count_cpus(std::string_view text) {
     const std::size_t end = text.find('\n', at);
     at = end == text.npos ? text.size() : end + 1;
   }
-  online_ = {at < text.size() ? n : 0, online_[0]};
+  online_ = {n, online_[0]};
 }
 
 Sample NodeCollector::read_total(Duration at) {
-  const auto text = stat_.read(buffer_);
+  std::array<char, 8192> buffer;
+  const auto text = stat_.read(buffer);
   std::fill(usage_.begin(), usage_.end(), Sample::missing());
   count_cpus(text ? *text : std::string_view());
-  if (!text) return sample_of(text.error());
+  stat_skipped_ = {};
   CpuTicks total;
-  const auto parsed = parse_proc_stat(*text, total, ticks_);
+  const auto parsed =
+      text ? parse_proc_stat(*text, total, ticks_, &stat_skipped_) : Result<void>(text.error());
   if (!parsed) {
-    const auto failed = sample_of(parsed.error());
-    std::fill(usage_.begin(), usage_.end(), failed);
-    return failed;
+    const auto sample = failed(stat_, parsed.error(), stat_trouble_);
+    std::fill(usage_.begin(), usage_.end(), sample);
+    return sample;
   }
+  stat_trouble_.clear();
   for (std::size_t cpu = 0; cpu < ticks_.size(); ++cpu) {
     if (ticks_[cpu].present)
       usage_[cpu] = counters_[cpu].usage(ticks_[cpu], at, 1 / ticks_per_second_);
@@ -83,12 +92,17 @@ Sample NodeCollector::read_total(Duration at) {
 }
 
 Sample NodeCollector::read_available() {
-  std::array<char, 1024> buffer;  // both lines are among the first three
+  std::array<char, 4096> buffer;
   const auto text = meminfo_.read(buffer);
-  if (!text) return sample_of(text.error());
-  const auto info = parse_meminfo(*text);
-  memory_bytes_ = info ? static_cast<double>(info->total_bytes) : 0;
-  return info ? Sample::good(static_cast<double>(info->available_bytes)) : sample_of(info.error());
+  meminfo_skipped_ = {};
+  memory_bytes_ = 0;
+  if (!text) return failed(meminfo_, text.error(), meminfo_trouble_);
+  const auto info = parse_meminfo(*text, &meminfo_skipped_);
+  if (!info) return failed(meminfo_, info.error(), meminfo_trouble_);
+  meminfo_trouble_.clear();
+  memory_bytes_ = static_cast<double>(info->total_bytes.value_or(0));
+  if (info->available_bytes) return Sample::good(static_cast<double>(*info->available_bytes));
+  return meminfo_skipped_.count > 0 ? Sample::invalid() : Sample::missing();
 }
 
 Sample NodeCollector::usage_of(const std::vector<int>& cpus) const {
@@ -133,8 +147,10 @@ void NodeCollector::measure(MachineSize& machine) const {
 
 std::vector<Degraded> NodeCollector::degraded() const {
   std::vector<Degraded> list;
-  if (!stat_.is_open()) list.push_back({"node", "/proc/stat cannot be opened"});
-  if (!meminfo_.is_open()) list.push_back({"node", "/proc/meminfo cannot be opened"});
+  if (!stat_trouble_.empty()) list.push_back({"node", "/proc/stat: " + stat_trouble_});
+  if (!meminfo_trouble_.empty()) list.push_back({"node", "/proc/meminfo: " + meminfo_trouble_});
+  if (stat_skipped_.count > 0) list.push_back({"node", rows_left_out("/proc/stat", stat_skipped_)});
+  if (meminfo_skipped_.count > 0) list.push_back({"node", rows_left_out("/proc/meminfo", meminfo_skipped_)});
   return list;
 }
 

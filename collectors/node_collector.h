@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -41,7 +42,8 @@ class NodeCollector final : public Collector {
   Sample usage_of(const std::vector<int>& cpus) const;
 
   KeptFile stat_, meminfo_;
-  std::vector<char> buffer_;
+  std::string stat_trouble_, meminfo_trouble_;  // why nothing was read last time
+  SkippedRows stat_skipped_, meminfo_skipped_;
   double ticks_per_second_;  // USER_HZ
   Counter busy_;
   std::vector<CpuTicks> ticks_;        // by CPU number, as far as targets need

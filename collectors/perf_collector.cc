@@ -35,10 +35,6 @@ std::string find_perf_mount(const HostRoot& root, const CgroupLayout& layout) {
              : std::string();
 }
 
-bool out_of_descriptors(const Error& error) {
-  return error.is(std::errc::too_many_files_open) || error.is(std::errc::too_many_files_open_in_system);
-}
-
 std::string why_no_hardware(const Error& error) {
   if (error.is(std::errc::no_such_file_or_directory) || error.is(std::errc::operation_not_supported))
     return "no hardware PMU: instructions and cycles are not measured";
@@ -53,7 +49,7 @@ PerfCollector::PerfCollector(const HostRoot& root, const CgroupLayout* layout, P
     : root_(root), options_(options) {
   if (!root_.real()) return;
   if (layout) perf_mount_ = find_perf_mount(root_, *layout);
-  if (auto file = KeptFile::open(root_.sys("devices/system/cpu/online"))) online_ = *std::move(file);
+  online_ = KeptFile(root_.sys("devices/system/cpu/online"));
   follow_hotplug();
 }
 
@@ -110,6 +106,7 @@ void PerfCollector::open(Tracked& tracked) {
     return;
   }
   tracked.state = State::Open;
+  tracked.again.reset();
 }
 
 Result<PerfCollector::CpuEvents> PerfCollector::open_cpu(const Tracked& tracked, int cpu) {
@@ -181,6 +178,10 @@ void PerfCollector::collect(Now now, ObservationTable& table) {
     for (auto& [id, tracked] : targets_)
       if (tracked.state == State::OverBudget) open(tracked);
   }
+  // A v1 runtime makes a cgroup in one hierarchy after another; what is not permitted can be permitted later.
+  for (auto& [id, tracked] : targets_)
+    if ((tracked.state == State::NoDirectory || tracked.state == State::Failed) && tracked.again.due())
+      open(tracked);
   for (auto& [id, tracked] : targets_) {
     const auto row = table.find(id);
     if (row == table.end()) continue;

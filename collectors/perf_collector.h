@@ -75,6 +75,7 @@ class PerfCollector final : public Collector {
     std::vector<CpuEvents> events;
     State state = State::Failed;
     std::string failure;
+    Backoff again;                 // while NoDirectory or Failed
     std::optional<Duration> last;  // when its events were read last
   };
   struct Trouble {  // targets in the last tick

@@ -1,21 +1,15 @@
 #include "collectors/pressure_collector.h"
 
 #include <array>
-#include <bit>
 #include <utility>
 
 namespace flash {
 namespace {
 
-Result<PressureTotals> read_pressure(const KeptFile& file) {
+Result<PressureTotals> read_pressure(const KeptFile& file, SkippedRows& skipped) {
   std::array<char, 512> buffer;
   FLASH_TRY(const auto text, file.read(buffer));
-  return parse_pressure(text);
-}
-
-KeptFile open_if_there(const HostRoot& root, std::string_view name) {
-  auto file = KeptFile::open(root.proc(name));
-  return file ? std::move(*file) : KeptFile();
+  return parse_pressure(text, &skipped);
 }
 
 }  // namespace
@@ -24,15 +18,19 @@ PressureCollector::PressureCollector(const HostRoot& root, CgroupLayout layout,
                                      PressureCollectorOptions options)
     : layout_(std::move(layout)),
       options_(options),
-      node_cpu_file_(open_if_there(root, "pressure/cpu")),
-      node_memory_file_(open_if_there(root, "pressure/memory")) {}
+      node_cpu_file_(root.proc("pressure/cpu")),
+      node_memory_file_(root.proc("pressure/memory")),
+      node_readable_(node_cpu_file_.ensure_open().has_value()) {}
 
 void PressureCollector::Share::update(const Result<PressureTotals>& totals, Duration at) {
   if (!totals) {
     some = full = sample_of(totals.error());
+    // While it was switched off nothing was counted: that time is no part of the next share.
+    some_total.reset();
+    full_total.reset();
     return;
   }
-  some = some_total.rate(totals->some_us, at, 1e-6);
+  some = totals->has_some ? some_total.rate(totals->some_us, at, 1e-6) : Sample::missing();
   full = totals->has_full ? full_total.rate(totals->full_us, at, 1e-6) : Sample::missing();
 }
 
@@ -44,7 +42,7 @@ void PressureCollector::track(const Target& target) {
     if (!cgroup && !vanished(cgroup.error())) out_of_files_ = true;
     return;
   }
-  states_.emplace(target.id, State{.cgroup = std::move(*cgroup)});
+  states_.emplace(target.id, State{.cgroup = std::move(*cgroup), .name = target.name});
 }
 
 void PressureCollector::untrack(TargetId id) {
@@ -56,33 +54,35 @@ void PressureCollector::read_node(Now now) {
   if (!node_first_ && since < options_.every) return;
   node_first_ = false;
   node_last_ = now.mono;
-  const auto cpu = read_pressure(node_cpu_file_);
-  node_readable_ = cpu.has_value();
+  node_skipped_ = {};
+  const auto cpu = read_pressure(node_cpu_file_, node_skipped_);
+  const auto memory = read_pressure(node_memory_file_, node_skipped_);
+  node_readable_ = cpu && memory;
   node_cpu_.update(cpu, now.mono);
-  node_memory_.update(read_pressure(node_memory_file_), now.mono);
+  node_memory_.update(memory, now.mono);
 }
 
 void PressureCollector::read_cgroup(Duration at, State& state) {
-  state.cpu.update(state.cgroup.cpu_pressure(), at);
-  state.memory.update(state.cgroup.memory_pressure(), at);
-  state.io.update(state.cgroup.io_pressure(), at);
+  const auto update = [&](Share& share, const Result<PressureTotals>& totals) {
+    if (!totals) out_of_files_ |= out_of_descriptors(totals.error());
+    share.update(totals, at);
+  };
+  update(state.cpu, state.cgroup.cpu_pressure());
+  update(state.memory, state.cgroup.memory_pressure());
+  update(state.io, state.cgroup.io_pressure());
+  state.gone = state.cgroup.lost_any() && !state.cgroup.alive();
 }
 
 void PressureCollector::collect(Now now, ObservationTable& table) {
   read_node(now);
-  without_ = 0;
   out_of_files_ = false;
   for (auto& [id, state] : states_) {
     const auto since = now.mono - state.last;
-    if (state.first || since >= options_.every) {
-      ++state.reads;
-      if (!state.cgroup.complete() && (std::has_single_bit(state.reads) || state.reads % 64 == 0))
-        if (const auto opened = state.cgroup.open_missing(); !opened) out_of_files_ = true;
+    if (!state.gone && (state.first || since >= options_.every)) {
       read_cgroup(now.mono, state);
       state.first = false;
       state.last = now.mono;
     }
-    without_ += state.cgroup.complete() ? 0 : 1;
     const auto found = table.find(id);
     if (found == table.end()) continue;
     Observation& out = found->second;
@@ -101,14 +101,30 @@ void PressureCollector::collect(Now now, ObservationTable& table) {
 std::vector<Degraded> PressureCollector::degraded() const {
   std::vector<Degraded> list;
   const bool cgroups = !layout_.reference_mount().empty();
+  std::size_t without = 0;  // targets that never had pressure files
+  for (const auto& [id, state] : states_) {
+    if (state.gone) continue;
+    if (state.cgroup.lost_any())
+      list.push_back({"psi",
+                      state.name + ": " + state.cgroup.lost() +
+                          " went away: was pressure switched off (cgroup.pressure)?",
+                      state.name});
+    else
+      without += state.cgroup.complete() ? 0 : 1;
+    if (const auto files = state.cgroup.left_out(); !files.empty())
+      list.push_back({"psi", state.name + ": rows that cannot be read are left out: " + files, state.name});
+  }
   // Kernels booted with psi=0 may have the files and refuse to read them.
-  if (!node_cpu_file_.is_open() || !node_readable_)
+  if (!node_readable_)
     list.push_back({"psi", "the kernel gives no pressure information (CONFIG_PSI, boot option psi=1)"});
   else if (cgroups && layout_.version(CgroupController::Pressure) == CgroupVersion::None)
     list.push_back({"psi", "cgroup v1 has no pressure per cgroup; only the node's is known"});
-  else if (without_ > 0)
-    list.push_back({"psi", std::to_string(without_) + (without_ == 1 ? " target has" : " targets have") +
+  else if (without > 0)
+    list.push_back({"psi", std::to_string(without) + (without == 1 ? " target has" : " targets have") +
                                " no pressure files in the cgroup v2 hierarchy; only the node's is known"});
+  if (node_skipped_.count > 0)
+    list.push_back({"psi", "/proc/pressure: rows that cannot be read are left out (row " +
+                               std::to_string(node_skipped_.first) + ")"});
   if (out_of_files_)
     list.push_back({"psi", "out of file descriptors (LimitNOFILE): some targets lack pressure"});
   return list;

@@ -4,6 +4,7 @@
 // rule: the control loop's thread.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -42,13 +43,14 @@ class PressureCollector final : public Collector {
   };
   struct State {
     Cgroup cgroup;
+    std::string name;   // the target's
+    bool gone = false;  // removed: nothing more is read
     bool first = true;
     Duration last{};
-    std::uint64_t reads = 0;
     Share cpu, memory, io;
   };
   void read_node(Now now);
-  static void read_cgroup(Duration at, State& state);
+  void read_cgroup(Duration at, State& state);
 
   CgroupLayout layout_;
   PressureCollectorOptions options_;
@@ -57,8 +59,8 @@ class PressureCollector final : public Collector {
   Duration node_last_{};
   bool node_first_ = true;
   bool node_readable_ = true;
+  SkippedRows node_skipped_;  // of the node's files
   std::unordered_map<TargetId, State> states_;
-  std::size_t without_ = 0;  // targets that have no pressure files
   bool out_of_files_ = false;
 };
 

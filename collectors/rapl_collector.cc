@@ -61,13 +61,20 @@ double most_watts(double made_for_w, double limit_w, double cpus) {
   return known > 0 ? std::min(most, known) : most;
 }
 
-RaplCollector::RaplCollector(const HostRoot& root) {
-  const std::string base = root.sys("class/powercap");
-  const double cpus = present_cpus(root);
+RaplCollector::RaplCollector(const HostRoot& root) : root_(root) {
+  scan();
+}
+
+void RaplCollector::scan() {
+  const std::string base = root_.sys("class/powercap");
+  const double cpus = present_cpus(root_);
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(base.c_str()), ::closedir);
+  denied_ = false;
   while (const dirent* entry =
              directory ? ::readdir(directory.get()) : nullptr) {  // NOLINT(concurrency-mt-unsafe)
     if (!is_top_zone(entry->d_name)) continue;
+    const auto same = [&](const Package& package) { return package.zone == entry->d_name; };
+    if (std::any_of(packages_.begin(), packages_.end(), same)) continue;
     const std::string zone = base + "/" + entry->d_name + "/";
     const auto name = read_file(zone + "name");
     if (!name || !name->starts_with("package-")) continue;
@@ -77,7 +84,7 @@ RaplCollector::RaplCollector(const HostRoot& root) {
     // Readable for root alone since the PLATYPUS attack (CVE-2020-8694).
     if (!energy && energy.error().is(std::errc::permission_denied)) denied_ = true;
     if (!range || *range == 0 || !energy) continue;
-    Package package{.energy = *std::move(energy), .range_uj = *range};
+    Package package{.zone = entry->d_name, .energy = *std::move(energy), .range_uj = *range};
     package.most_w = most_watts(constraint(zone, "max_power_uw"), constraint(zone, "power_limit_uw"), cpus);
     packages_.push_back(std::move(package));
   }
@@ -126,6 +133,7 @@ Sample RaplCollector::Package::watts(std::uint64_t now_uj, Duration at) {
 Sample RaplCollector::watts(Duration at) {
   double sum = 0;
   bool first = false, invalid = false;
+  silent_ = 0;
   for (Package& package : packages_) {
     std::array<char, 64> buffer;
     const auto text = package.energy.read(buffer);
@@ -133,6 +141,7 @@ Sample RaplCollector::watts(Duration at) {
     if (!now) {
       package.counter.reset();
       invalid = true;
+      ++silent_;
       continue;
     }
     const Sample one = package.watts(*now, at);
@@ -145,6 +154,12 @@ Sample RaplCollector::watts(Duration at) {
 }
 
 void RaplCollector::collect(Now now, ObservationTable& table) {
+  if (!targets_.empty()) {
+    if (!packages_.empty() && silent_ == 0)
+      scan_again_.reset();
+    else if (scan_again_.due())
+      scan();
+  }
   if (packages_.empty() || targets_.empty()) {
     for (Package& package : packages_) package.counter.reset();
     return;
@@ -157,6 +172,9 @@ void RaplCollector::collect(Now now, ObservationTable& table) {
 
 std::vector<Degraded> RaplCollector::degraded() const {
   if (denied_) return {{"rapl", "energy counters may not be read: power is not measured"}};
+  if (silent_ > 0)
+    return {{"rapl", std::to_string(silent_) + " of " + std::to_string(packages_.size()) +
+                         " packages cannot be read (was the module unloaded?): power is not measured"}};
   if (invalid_ticks_ < kDeadTicks) return {};
   return {{"rapl", "energy counters stand still or cannot be believed: power is not measured"}};
 }

@@ -37,6 +37,7 @@ class RaplCollector final : public Collector {
 
  private:
   struct Package {
+    std::string zone;  // "intel-rapl:0"
     KeptFile energy;
     std::uint64_t range_uj = 0;
     double most_w = 0;  // that it can draw
@@ -44,13 +45,18 @@ class RaplCollector final : public Collector {
     double before_w = 0, highest_w = 0;  // the last reading, and the highest that two in a row reached
     Sample watts(std::uint64_t now_uj, Duration at);
   };
+  /// Finds packages that were not there before: the module may come later, a package be switched on.
+  void scan();
   /// Of all packages since the previous call; Invalid if one of them is, or a counter cannot be read.
   Sample watts(Duration at);
 
   std::vector<Package> packages_;
   std::string state_;
+  HostRoot root_;
+  Backoff scan_again_;
   bool denied_ = false;
-  int invalid_ticks_ = 0;  // in a row
+  int invalid_ticks_ = 0;   // in a row
+  std::size_t silent_ = 0;  // packages that could not be read in this tick
   std::unordered_set<TargetId> targets_;
 };
 

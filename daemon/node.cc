@@ -42,7 +42,8 @@ void fill_capacity(const HostRoot& root, NodeCapacity& capacity, std::vector<int
   }
   capacity.cores = static_cast<double>(online.size());
   if (auto text = read_file(root.proc("meminfo")))
-    if (auto info = parse_meminfo(*text)) capacity.memory_bytes = static_cast<double>(info->total_bytes);
+    if (auto info = parse_meminfo(*text))
+      capacity.memory_bytes = static_cast<double>(info->total_bytes.value_or(0));
   if (capacity.memory_bytes <= 0)
     degraded.push_back({"node", "the size of memory cannot be read; it does not bound memory limits"});
 }

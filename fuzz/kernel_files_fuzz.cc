@@ -1,5 +1,6 @@
 // What the kernel's files hold: the first byte picks the parser, the rest is the text. Any text is either an
 // error or a value that such a file can hold.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -26,10 +27,23 @@ void flat_keyed(std::string_view text) {
   FUZZ_REQUIRE(!parsed || fields[0].found);
 }
 
+/// Rows passed over are rows of the text, and at least one other was read where there is a value.
+template <class T>
+void rows(std::string_view text, Result<T> (*parse)(std::string_view, SkippedRows*)) {
+  SkippedRows skipped;
+  const auto parsed = parse(text, &skipped);
+  const auto lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+  FUZZ_REQUIRE(skipped.count <= lines && skipped.first <= lines);
+  FUZZ_REQUIRE((skipped.count == 0) == (skipped.first == 0));
+  FUZZ_REQUIRE(!parsed || skipped.count < lines);
+}
+
 void proc_stat(std::string_view text) {
   CpuTicks total;
   std::array<CpuTicks, 8> cpus;
-  (void)parse_proc_stat(text, total, cpus);
+  SkippedRows skipped;
+  const auto parsed = parse_proc_stat(text, total, cpus, &skipped);
+  FUZZ_REQUIRE(!parsed || total.present);
 }
 
 void mountinfo(std::string_view text) {
@@ -78,11 +92,11 @@ constexpr Parser kParsers[] = {
      }},
     {'k', flat_keyed},
     {'s', [](std::string_view t) { (void)parse_stat_key(t, "inactive_file"); }},
-    {'p', [](std::string_view t) { (void)parse_pressure(t); }},
-    {'o', [](std::string_view t) { (void)parse_io_stat(t); }},
-    {'b', [](std::string_view t) { (void)parse_blkio_bytes(t); }},
+    {'p', [](std::string_view t) { rows(t, parse_pressure); }},
+    {'o', [](std::string_view t) { rows(t, parse_io_stat); }},
+    {'b', [](std::string_view t) { rows(t, parse_blkio_bytes); }},
     {'t', proc_stat},
-    {'m', [](std::string_view t) { (void)parse_meminfo(t); }},
+    {'m', [](std::string_view t) { rows(t, parse_meminfo); }},
     {'n', mountinfo},
     {'w',
      [](std::string_view t) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,9 +28,10 @@ struct CpuStat {
   bool has_bandwidth = false;  // v2 leaves these lines out where the cpu controller is off
 };
 
+/// A part that the kernel does not have is nullopt.
 struct MemoryEvents {
-  std::uint64_t limit_hits = 0;  // v2 memory.events high; v1 memory.failcnt
-  std::uint64_t oom_kills = 0;   // v2 memory.events oom_kill; v1 memory.oom_control oom_kill
+  std::optional<std::uint64_t> limit_hits;  // v2 memory.events high; v1 memory.failcnt
+  std::optional<std::uint64_t> oom_kills;   // v2 memory.events oom_kill; v1 memory.oom_control oom_kill
 };
 
 /// Which of a cgroup's files a reader keeps open. Limits: what it allows those below it, and how often that
@@ -44,7 +46,10 @@ struct MemoryLimits {
 
 /// Values of all methods are as the kernel has them now. Errors of all methods: ENOENT: this kernel or
 /// hierarchy has no such file for the cgroup; ENODEV: the cgroup was removed, or its controller switched off;
-/// EINVAL, ERANGE: the file holds what it cannot hold. No method allocates unless it fails.
+/// EINVAL, ERANGE: the file holds what it cannot hold; EMFILE, ENFILE: no descriptors left. Files that come
+/// later (a controller is enabled, pressure switched on, a v1 runtime makes a cgroup in one hierarchy after
+/// another) are found by reading (KeptFile), unless they belong to another cgroup of the same name. No method
+/// allocates unless it fails.
 class Cgroup {
  public:
   /// Opens every file that exists. ENOENT: no such cgroup in the reference hierarchy. EMFILE, ENFILE: no
@@ -75,9 +80,6 @@ class Cgroup {
   Result<PressureTotals> memory_pressure() const { return pressure(File::MemoryPressure); }
   Result<PressureTotals> io_pressure() const { return pressure(File::IoPressure); }
 
-  /// Tries again to open files that were absent: a controller may have been enabled since, and on v1 runtimes
-  /// make a cgroup in one hierarchy after another. EMFILE, ENFILE.
-  Result<void> open_missing();
   /// Its limit that may be written is memory.high, so memory.max is another one.
   bool memory_knob_is_high() const { return v2(CgroupController::Memory); }
 
@@ -91,11 +93,17 @@ class Cgroup {
   /// v1 memory.failcnt.
   Result<std::uint64_t> memory_ceiling_hits() const;
 
-  /// Its directory is still there, and the same. After ENODEV: false means the cgroup was removed, true that
-  /// a controller was switched off (open() anew).
+  /// Its directory is still there, and the same. After an error: false means the cgroup was removed, true
+  /// that a controller was switched off.
   bool alive() const;
   /// Every file that the layout has hierarchies for is open.
-  bool complete() const { return complete_; }
+  bool complete() const;
+  /// A file was open once and is not any more.
+  bool lost_any() const;
+  /// The names of those files, "cpu.pressure, io.pressure".
+  std::string lost() const;
+  /// Which files hold rows that cannot be read, "io.stat (row 1)"; empty: none.
+  std::string left_out() const;
 
  private:
   enum class File : std::uint8_t {
@@ -119,22 +127,20 @@ class Cgroup {
     Count,
   };
   static constexpr std::size_t kFileCount = static_cast<std::size_t>(File::Count);
-  struct FileName;
-
   Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode, CgroupFiles wanted);
   bool v2(CgroupController c) const { return versions_[static_cast<std::size_t>(c)] == CgroupVersion::V2; }
-  bool is_open(File file) const { return files_[static_cast<std::size_t>(file)].is_open(); }
+  const KeptFile& kept(File file) const { return files_[static_cast<std::size_t>(file)]; }
+  /// Where the parser of this file counts the rows that it passes over, from now on.
+  SkippedRows* skipped(File file) const;
   Result<std::string_view> read(File file, std::span<char> buffer) const;
   Result<PressureTotals> pressure(File file) const;
 
   std::string path_;
   std::string reference_;  // its directory in the reference hierarchy
   std::uint64_t inode_ = 0;
-  CgroupFiles wanted_ = CgroupFiles::All;
-  bool complete_ = false;
   std::array<CgroupVersion, kControllerCount> versions_{};
-  std::array<std::string, kControllerCount> directories_;
-  std::array<KeptFile, kFileCount> files_;
+  std::array<KeptFile, kFileCount> files_;                 // without a path: not wanted, or in no hierarchy
+  mutable std::array<SkippedRows, kFileCount> skipped_{};  // at the last read
 };
 
 }  // namespace flash

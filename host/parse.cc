@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 namespace flash {
 namespace {
@@ -21,6 +22,15 @@ Result<T> parse_number(std::string_view text, std::string_view what) {
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (ec == std::errc::result_out_of_range) return Error(ec, std::string(what) + " out of range");
   if (ec != std::errc() || end != text.data() + text.size()) return invalid(text, what);
+  return value;
+}
+
+/// The same where a row that has none is just passed over: no message is made.
+template <class T = std::uint64_t>
+std::optional<T> number_in(std::string_view text) {
+  T value{};
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
@@ -47,6 +57,63 @@ std::string_view take_word(std::string_view& rest) {
 
 bool add_checked(std::uint64_t& sum, std::uint64_t value) {
   return !__builtin_add_overflow(sum, value, &sum);
+}
+
+/// The rows of a text, one after another, and what becomes of them.
+class Rows {
+ public:
+  Rows(std::string_view text, SkippedRows* skipped) : rest_(text), skipped_(skipped) {}
+
+  /// False at the end. Empty rows are none.
+  bool next(std::string_view& row) {
+    while (!rest_.empty()) {
+      row = take(rest_, '\n');
+      ++number_;
+      if (row.ends_with('\r')) row.remove_suffix(1);
+      if (row.find_first_not_of(" \t") != std::string_view::npos) return true;
+    }
+    return false;
+  }
+  /// The row that next() gave last cannot be read.
+  void skip(std::string_view row) {
+    if (own_.count++ == 0) {
+      own_.first = number_;
+      shown_ = row;
+    }
+    if (!skipped_) return;
+    if (skipped_->count++ == 0) skipped_->first = number_;
+  }
+  /// Why nothing was found.
+  Error nothing(std::string_view wanted) const {
+    if (own_.count > 0) return invalid(shown_, wanted);
+    return Error(std::errc::invalid_argument, "no " + std::string(wanted.substr(wanted.find(' ') + 1)));
+  }
+  bool skipped_any() const { return own_.count > 0; }
+
+ private:
+  std::string_view rest_;
+  SkippedRows* skipped_;
+  SkippedRows own_;
+  std::string_view shown_;
+  std::uint32_t number_ = 0;
+};
+
+/// "key value" and nothing else. False: the value is no number.
+bool last_number(std::string_view line, std::uint64_t& value) {
+  const auto word = take_word(line);
+  const auto number = number_in(word);
+  if (!number || !take_word(line).empty()) return false;
+  value = *number;
+  return true;
+}
+
+/// "8:0".
+bool is_device(std::string_view word) {
+  const auto major = take(word, ':');
+  const auto digits = [](std::string_view t) {
+    return !t.empty() && t.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return digits(major) && digits(word);
 }
 
 const Error& overflow() {
@@ -101,25 +168,28 @@ Result<double> parse_cfs_limit(std::string_view quota_text, std::string_view per
   return static_cast<double>(quota) / static_cast<double>(period);
 }
 
-Result<void> parse_flat_keyed(std::string_view text, std::span<KeyField> fields) {
+Result<void> parse_flat_keyed(std::string_view text, std::span<KeyField> fields, SkippedRows* skipped) {
   for (auto& field : fields) field.found = false;
+  Rows rows(text, skipped);
   std::size_t missing = fields.size();
-  while (!text.empty() && missing > 0) {
-    auto line = take(text, '\n');
-    const auto key = take(line, ' ');
+  for (std::string_view row; missing > 0 && rows.next(row);) {
+    auto line = row;
+    const auto key = take_word(line);
     for (auto& field : fields) {
       if (field.found || field.key != key) continue;
-      auto number = parse_number<std::uint64_t>(line, "a non-negative number");
-      if (!number) return std::move(number).error().context(key);
-      *field.value = *number;
-      field.found = true;
-      --missing;
+      field.found = last_number(line, *field.value);
+      if (field.found)
+        --missing;
+      else
+        rows.skip(row);
       break;
     }
   }
   for (const auto& field : fields)
     if (field.required && !field.found)
-      return Error(std::errc::invalid_argument, "no line '" + std::string(field.key) + "'");
+      return Error(std::errc::invalid_argument,
+                   "no line '" + std::string(field.key) + "' with a non-negative number");
+  if (missing == fields.size() && missing > 0) return rows.nothing("a line with a non-negative number");
   return {};
 }
 
@@ -134,103 +204,137 @@ Result<std::uint64_t> parse_stat_key(std::string_view text, std::string_view key
   return Error(std::errc::invalid_argument, "no line '" + std::string(key) + "'");
 }
 
-Result<PressureTotals> parse_pressure(std::string_view text) {
+Result<PressureTotals> parse_pressure(std::string_view text, SkippedRows* skipped) {
   PressureTotals totals;
-  bool has_some = false;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const auto line = take(rest, '\n');
-    const bool some = line.starts_with("some ");
-    const bool full = line.starts_with("full ");
-    const auto at = line.rfind(" total=");
-    if ((!some && !full) || at == std::string_view::npos) return invalid(line, "a line of a pressure file");
-    FLASH_TRY(const auto us, parse_number<std::uint64_t>(line.substr(at + 7), "a total in us"));
-    (some ? totals.some_us : totals.full_us) = us;
-    has_some |= some;
+  Rows rows(text, skipped);
+  for (std::string_view row; rows.next(row);) {
+    auto line = row;
+    const auto name = take_word(line);
+    const bool some = name == "some", full = name == "full";
+    std::optional<std::uint64_t> us;
+    for (auto field = take_word(line); !field.empty(); field = take_word(line)) {
+      if (take(field, '=') != "total") continue;
+      if (const auto total = number_in(field)) us = *total;
+    }
+    if ((!some && !full) || !us) {
+      rows.skip(row);
+      continue;
+    }
+    (some ? totals.some_us : totals.full_us) = *us;
+    totals.has_some |= some;
     totals.has_full |= full;
   }
-  if (!has_some) return Error(std::errc::invalid_argument, "no line 'some'");
+  if (!totals.has_some && !totals.has_full) return rows.nothing("a line of a pressure file");
   return totals;
 }
 
-Result<IoBytes> parse_io_stat(std::string_view text) {
+Result<IoBytes> parse_io_stat(std::string_view text, SkippedRows* skipped) {
   IoBytes sum;
-  while (!text.empty()) {
-    auto line = take(text, '\n');
-    const auto device = take_word(line);
-    if (device.find(':') == std::string_view::npos) return invalid(device, "a device number");
-    while (!line.empty()) {
-      auto field = take_word(line);
-      if (field.empty()) break;
+  Rows rows(text, skipped);
+  bool any = false;
+  for (std::string_view row; rows.next(row);) {
+    auto line = row;
+    bool good = is_device(take_word(line));
+    IoBytes bytes;
+    for (auto field = take_word(line); good && !field.empty(); field = take_word(line)) {
       const auto key = take(field, '=');
       if (key != "rbytes" && key != "wbytes") continue;
-      FLASH_TRY(const auto bytes, parse_number<std::uint64_t>(field, "a number of bytes"));
-      if (!add_checked(key == "rbytes" ? sum.read : sum.written, bytes)) return overflow();
+      const auto number = number_in(field);
+      good = number.has_value();
+      if (good) (key == "rbytes" ? bytes.read : bytes.written) = *number;
     }
+    if (!good) {
+      rows.skip(row);
+      continue;
+    }
+    any = true;
+    if (!add_checked(sum.read, bytes.read) || !add_checked(sum.written, bytes.written)) return overflow();
   }
+  if (!any && rows.skipped_any()) return rows.nothing("a line of a device with its number");
   return sum;
 }
 
-Result<IoBytes> parse_blkio_bytes(std::string_view text) {
+Result<IoBytes> parse_blkio_bytes(std::string_view text, SkippedRows* skipped) {
   IoBytes sum;
-  while (!text.empty()) {
-    auto line = take(text, '\n');
+  Rows rows(text, skipped);
+  bool any = false;
+  for (std::string_view row; rows.next(row);) {
+    auto line = row;
     const auto device = take_word(line);
-    if (device == "Total") continue;
-    if (device.find(':') == std::string_view::npos) return invalid(device, "a device number");
+    if (device == "Total") {
+      any = true;  // a file without a device has this row alone
+      continue;
+    }
     const auto operation = take_word(line);
-    if (operation != "Read" && operation != "Write") continue;
-    FLASH_TRY(const auto bytes, parse_number<std::uint64_t>(take_word(line), "a number of bytes"));
-    if (!add_checked(operation == "Read" ? sum.read : sum.written, bytes)) return overflow();
+    std::uint64_t bytes = 0;
+    if (!is_device(device) || !last_number(line, bytes)) {
+      rows.skip(row);
+      continue;
+    }
+    any = true;
+    const bool read = operation == "Read";
+    if (!read && operation != "Write") continue;
+    if (!add_checked(read ? sum.read : sum.written, bytes)) return overflow();
   }
+  if (!any && rows.skipped_any()) return rows.nothing("a line of a device with its number");
   return sum;
 }
 
-Result<void> parse_proc_stat(std::string_view text, CpuTicks& total, std::span<CpuTicks> per_cpu) {
+Result<void> parse_proc_stat(std::string_view text, CpuTicks& total, std::span<CpuTicks> per_cpu,
+                             SkippedRows* skipped) {
   total = {};
   std::fill(per_cpu.begin(), per_cpu.end(), CpuTicks{});
-  // CPU lines come first; the interrupt counters after them are long.
-  while (text.starts_with("cpu")) {
-    auto line = take(text, '\n');
-    auto name = take_word(line).substr(3);
+  Rows rows(text, skipped);
+  for (std::string_view row; rows.next(row);) {
+    // CPU lines come first; the interrupt counters after them are long.
+    if (row.starts_with("intr ")) break;
+    auto line = row;
+    const auto name = take_word(line);
+    if (!name.starts_with("cpu")) {
+      rows.skip(row);
+      continue;
+    }
     CpuTicks* ticks = &total;
-    if (!name.empty()) {
-      FLASH_TRY(const auto cpu, parse_number<std::uint32_t>(name, "a CPU number"));
-      ticks = cpu < per_cpu.size() ? &per_cpu[cpu] : nullptr;
+    bool good = true;
+    if (name.size() > 3) {
+      const auto cpu = number_in<std::uint32_t>(name.substr(3));
+      good = cpu.has_value();
+      ticks = good && *cpu < per_cpu.size() ? &per_cpu[*cpu] : nullptr;
     }
-    std::array<std::uint64_t, 7> t{};  // user nice system idle iowait irq softirq
-    for (auto& field : t) {
-      FLASH_TRY(field, parse_number<std::uint64_t>(take_word(line), "a number of ticks"));
+    CpuTicks now;
+    now.present = true;
+    for (std::size_t i = 0; good && i < 7; ++i) {  // user nice system idle iowait irq softirq
+      const auto number = number_in(take_word(line));
+      good = number && add_checked(i == 3 || i == 4 ? now.idle : now.busy, *number);
     }
-    if (!ticks) continue;
-    for (std::size_t i : {0, 1, 2, 5, 6})
-      if (!add_checked(ticks->busy, t[i])) return overflow();
-    for (std::size_t i : {3, 4})
-      if (!add_checked(ticks->idle, t[i])) return overflow();
-    ticks->present = true;
+    if (!good)
+      rows.skip(row);
+    else if (ticks)
+      *ticks = now;
   }
-  if (!total.present) return Error(std::errc::invalid_argument, "no line 'cpu'");
+  if (!total.present) return rows.nothing("a line 'cpu' with its ticks");
   return {};
 }
 
-Result<MemInfo> parse_meminfo(std::string_view text) {
+Result<MemInfo> parse_meminfo(std::string_view text, SkippedRows* skipped) {
   MemInfo info;
-  const std::pair<std::string_view, std::uint64_t*> wanted[] = {{"MemTotal:", &info.total_bytes},
-                                                                {"MemAvailable:", &info.available_bytes}};
-  std::size_t found = 0;
-  while (!text.empty() && found < 2) {
-    auto line = take(text, '\n');
+  const std::pair<std::string_view, std::optional<std::uint64_t>*> wanted[] = {
+      {"MemTotal:", &info.total_bytes}, {"MemAvailable:", &info.available_bytes}};
+  Rows rows(text, skipped);
+  for (std::string_view row; (!info.total_bytes || !info.available_bytes) && rows.next(row);) {
+    auto line = row;
     const auto key = take_word(line);
     for (const auto& [name, value] : wanted) {
-      if (key != name) continue;
-      FLASH_TRY(const auto kib, parse_number<std::uint64_t>(take_word(line), "a number of kB"));
-      if (take_word(line) != "kB" || kib > (std::uint64_t{1} << 53))
-        return invalid(key, "a line of /proc/meminfo");
-      *value = kib * 1024;
-      ++found;
+      if (key != name || *value) continue;
+      const auto kib = number_in(take_word(line));
+      if (kib && *kib <= (std::uint64_t{1} << 53) && take_word(line) == "kB")
+        *value = *kib * 1024;
+      else
+        rows.skip(row);
     }
   }
-  if (found < 2) return Error(std::errc::invalid_argument, "no MemTotal or MemAvailable");
+  if (!info.total_bytes && !info.available_bytes)
+    return rows.nothing("a line MemTotal or MemAvailable in kB");
   return info;
 }
 
@@ -256,25 +360,29 @@ std::string unescape_octal(std::string_view text) {
 
 }  // namespace
 
-Result<std::vector<Mount>> parse_mountinfo(std::string_view text) {
+Result<std::vector<Mount>> parse_mountinfo(std::string_view text, SkippedRows* skipped) {
   std::vector<Mount> mounts;
-  while (!text.empty()) {
-    const auto whole = take(text, '\n');
-    if (whole.empty()) continue;
-    auto line = whole;
+  Rows rows(text, skipped);
+  for (std::string_view row; rows.next(row);) {
+    auto line = row;
     for (int skip = 0; skip < 3; ++skip) take_word(line);  // mount id, parent id, device
     const auto root = take_word(line);
     const auto point = take_word(line);
     // Options and any number of optional fields, ended by a lone "-".
     std::string_view field = take_word(line);
     while (!field.empty() && field != "-") field = take_word(line);
-    const auto type = take_word(line);
-    take_word(line);  // source
-    const auto options = take_word(line);
-    if (field != "-" || !root.starts_with('/') || !point.starts_with('/') || type.empty())
-      return invalid(whole, "a line of mountinfo");
-    mounts.push_back({unescape_octal(root), unescape_octal(point), std::string(type), std::string(options)});
+    if (line.starts_with(' ')) line.remove_prefix(1);
+    const auto type = take(line, ' ');
+    take(line, ' ');  // source; may be empty
+    const auto options = take(line, ' ');
+    // The root is no path where it has a name instead ("net:[4026531840]" of `ip netns`).
+    if (field != "-" || !point.starts_with('/') || type.empty())
+      rows.skip(row);
+    else
+      mounts.push_back(
+          {unescape_octal(root), unescape_octal(point), std::string(type), std::string(options)});
   }
+  if (mounts.empty() && rows.skipped_any()) return rows.nothing("a line of mountinfo");
   return mounts;
 }
 

@@ -1,5 +1,8 @@
 // Purpose: what the kernel's text files mean. Pure functions of their text: no I/O, no state, each with a
-// fuzzer (fuzz/). Text may end with one newline; anything else that does not belong there is an error.
+// fuzzer (fuzz/). A file of one value may end with one newline; anything else that does not belong there is
+// an error. In a file of rows, a row that no kernel is known to write is passed over and counted, the others
+// count: kernels add keys, and drivers make rows of shapes of their own. Only a file in which nothing that is
+// wanted can be read is an error.
 // Ownership: results are values; none keeps a view of the text unless it says so. Thread rule: none needed.
 #pragma once
 
@@ -18,6 +21,12 @@ namespace flash {
 
 // Errors, everywhere in this file. EINVAL: not what this file can hold. ERANGE: a number too large for 64
 // bits.
+
+/// Rows that were passed over. A parser adds to what it is given.
+struct SkippedRows {
+  std::uint32_t count = 0;
+  std::uint32_t first = 0;  // from 1
+};
 
 /// "123\n".
 Result<std::uint64_t> parse_u64(std::string_view text);
@@ -41,30 +50,35 @@ struct KeyField {
   bool required = true;
   bool found = false;
 };
-/// Flat keyed files (cpu.stat, memory.events, memory.oom_control). Unknown keys are skipped: kernels add
-/// some. A required key that is absent, or a wanted key with a value that is no number: EINVAL.
-Result<void> parse_flat_keyed(std::string_view text, std::span<KeyField> fields);
+/// Flat keyed files (cpu.stat, memory.events, memory.oom_control). Other keys are no business of ours; a
+/// wanted key whose value is no number is a skipped row. EINVAL: a required key has no row that can be read,
+/// or none of the keys has.
+Result<void> parse_flat_keyed(std::string_view text, std::span<KeyField> fields,
+                              SkippedRows* skipped = nullptr);
 
 /// One key of memory.stat, found by search rather than by walking some 50 lines. EINVAL if absent.
 Result<std::uint64_t> parse_stat_key(std::string_view text, std::string_view key);
 
-/// PSI files. Totals in microseconds; `full` is absent in cpu.pressure before kernel 5.13.
+/// PSI files. Totals in microseconds; `full` is absent in cpu.pressure before kernel 5.13, `some` in
+/// irq.pressure.
 struct PressureTotals {
   std::uint64_t some_us = 0;
   std::uint64_t full_us = 0;
+  bool has_some = false;
   bool has_full = false;
 };
-Result<PressureTotals> parse_pressure(std::string_view text);
+Result<PressureTotals> parse_pressure(std::string_view text, SkippedRows* skipped = nullptr);
 
 struct IoBytes {
   std::uint64_t read = 0;
   std::uint64_t written = 0;
 };
 /// io.stat, summed over devices. Empty text: no I/O yet. (Stacked devices count at each level, as the kernel
-/// accounts them.)
-Result<IoBytes> parse_io_stat(std::string_view text);
+/// accounts them.) A row whose device has no number ("(unknown) rbytes=...": ZFS, NVMe multipath) is skipped.
+/// ERANGE: the sum does not fit.
+Result<IoBytes> parse_io_stat(std::string_view text, SkippedRows* skipped = nullptr);
 /// blkio.throttle.io_service_bytes[_recursive].
-Result<IoBytes> parse_blkio_bytes(std::string_view text);
+Result<IoBytes> parse_blkio_bytes(std::string_view text, SkippedRows* skipped = nullptr);
 
 /// Ticks (USER_HZ) of one CPU since boot. busy: user, nice, system, irq, softirq; time stolen by the
 /// hypervisor is neither busy nor idle.
@@ -74,23 +88,25 @@ struct CpuTicks {
   bool present = false;  // false: no line (offline)
 };
 /// /proc/stat: the "cpu" line into `total`, "cpuN" lines into per_cpu[N] where there is such an element.
-Result<void> parse_proc_stat(std::string_view text, CpuTicks& total, std::span<CpuTicks> per_cpu);
+/// EINVAL: no "cpu" line.
+Result<void> parse_proc_stat(std::string_view text, CpuTicks& total, std::span<CpuTicks> per_cpu,
+                             SkippedRows* skipped = nullptr);
 
 struct MemInfo {
-  std::uint64_t total_bytes = 0;
-  std::uint64_t available_bytes = 0;
+  std::optional<std::uint64_t> total_bytes;
+  std::optional<std::uint64_t> available_bytes;  // since Linux 3.14
 };
-/// /proc/meminfo: MemTotal and MemAvailable.
-Result<MemInfo> parse_meminfo(std::string_view text);
+/// /proc/meminfo: MemTotal and MemAvailable. EINVAL: neither.
+Result<MemInfo> parse_meminfo(std::string_view text, SkippedRows* skipped = nullptr);
 
 struct Mount {
-  std::string root;   // of the mounted file system
+  std::string root;   // of the mounted file system; no path for some ("net:[4026531840]")
   std::string point;  // where it is mounted
   std::string type;
   std::string super_options;  // "rw,cpu,cpuacct"
 };
 /// /proc/PID/mountinfo, octal escapes undone.
-Result<std::vector<Mount>> parse_mountinfo(std::string_view text);
+Result<std::vector<Mount>> parse_mountinfo(std::string_view text, SkippedRows* skipped = nullptr);
 
 /// "0-3,8\n" ascending and without duplicates; "\n" is the empty list. CPU numbers up to kMaxCpu.
 inline constexpr int kMaxCpu = 65535;

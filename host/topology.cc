@@ -109,7 +109,11 @@ Result<std::string> pstate_status(const HostRoot& root) {
 }
 
 CpufreqPolicyReader::CpufreqPolicyReader(std::string directory, std::string name)
-    : directory_(std::move(directory)), name_(std::move(name)) {}
+    : directory_(std::move(directory)), name_(std::move(name)) {
+  static constexpr std::array<const char*, kKeptCount> kNames = {"scaling_cur_freq", "scaling_min_freq",
+                                                                 "scaling_max_freq", "scaling_governor"};
+  for (std::size_t i = 0; i < kKeptCount; ++i) kept_[i] = KeptFile(directory_ + "/" + kNames[i]);
+}
 
 Result<CpufreqPolicyReader> CpufreqPolicyReader::open(const HostRoot& root, const std::string& policy) {
   auto directory = policy_directory(root, policy);
@@ -117,22 +121,9 @@ Result<CpufreqPolicyReader> CpufreqPolicyReader::open(const HostRoot& root, cons
   return CpufreqPolicyReader(std::move(directory), policy);
 }
 
-Result<std::string_view> CpufreqPolicyReader::read_kept(Kept file, std::span<char> buffer) {
-  static constexpr std::array<const char*, kKeptCount> kNames = {"scaling_cur_freq", "scaling_min_freq",
-                                                                 "scaling_max_freq", "scaling_governor"};
-  auto& kept = kept_[static_cast<std::size_t>(file)];
-  if (kept.is_open()) {
-    auto text = kept.read(buffer);
-    if (text || !vanished(text.error())) return text;
-  }
-  // First use, or the descriptor belongs to a policy that was removed; its successor has the same path.
-  FLASH_TRY(kept, KeptFile::open(directory_ + "/" + kNames[static_cast<std::size_t>(file)]));
-  return kept.read(buffer);
-}
-
 Result<std::uint64_t> CpufreqPolicyReader::read_kept_khz(Kept file) {
   std::array<char, 64> buffer;
-  FLASH_TRY(const auto text, read_kept(file, buffer));
+  FLASH_TRY(const auto text, kept_[static_cast<std::size_t>(file)].read(buffer));
   return parse_u64(text);
 }
 
@@ -148,7 +139,7 @@ Result<std::uint64_t> CpufreqPolicyReader::max_khz() {
 
 Result<std::string> CpufreqPolicyReader::governor() {
   std::array<char, 64> buffer;
-  FLASH_TRY(const auto text, read_kept(Kept::Governor, buffer));
+  FLASH_TRY(const auto text, kept_[static_cast<std::size_t>(Kept::Governor)].read(buffer));
   return std::string(chomp(text));
 }
 

@@ -49,7 +49,7 @@ class CpufreqPolicyReader {
 
   const std::string& name() const { return name_; }
 
-  // For every tick: kept open. After ENODEV (the policy was removed with its last CPU) they are opened anew.
+  // For every tick: kept open (KeptFile).
 
   /// scaling_cur_freq: what the hardware says it runs at, or what was last asked for, as the driver likes.
   Result<std::uint64_t> current_khz();
@@ -78,7 +78,6 @@ class CpufreqPolicyReader {
   static constexpr std::size_t kKeptCount = static_cast<std::size_t>(Kept::Count);
 
   CpufreqPolicyReader(std::string directory, std::string name);
-  Result<std::string_view> read_kept(Kept file, std::span<char> buffer);
   Result<std::uint64_t> read_kept_khz(Kept file);
   Result<std::string> read(std::string_view file) const;
 

@@ -20,6 +20,7 @@ class CgroupCollectorTest : public ::testing::Test {
  protected:
   CgroupCollectorTest() {
     target_.cgroup = "/a";
+    target_.name = "a.service";
     target_.id = {TargetKind::Cgroup, host_.cgroup("/a")->inode()};
     collector_.track(target_);
   }
@@ -107,6 +108,60 @@ TEST_F(CgroupCollectorTest, GoesOnWithoutAControllerThatWasSwitchedOff) {
   set("memory.current", "5\n");
   for (int s = 3; s <= 8; ++s) at(s);
   EXPECT_EQ(out[Signal::MemoryUsage].value, 5);
+}
+
+struct LostFile {
+  const char* name;
+  const char* text;
+  Signal signal;
+};
+
+TEST_F(CgroupCollectorTest, SaysWhichFileWentAwayAndFindsItAgain) {
+  const LostFile kLost[] = {{"cpu.stat", "usage_usec 5\n", Signal::CpuUsage},
+                            {"cpu.max", "max 100000\n", Signal::CpuLimit},
+                            {"memory.current", "1000\n", Signal::MemoryUsage},
+                            {"memory.high", "max\n", Signal::MemoryLimit},
+                            {"memory.max", "max\n", Signal::MemoryLimit},
+                            {"memory.events", "high 0\noom_kill 0\n", Signal::MemoryHighEvents},
+                            {"pids.current", "3\n", Signal::Pids}};
+  int second = 1;
+  at(second);
+  for (const auto& lost : kLost) {
+    host_.remove(std::string("sys/fs/cgroup/a/") + lost.name);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(at(++second)[lost.signal].validity, Validity::Missing) << lost.name;
+    ASSERT_EQ(collector_.degraded().size(), 1u) << lost.name;
+    EXPECT_EQ(collector_.degraded()[0].target, "a.service");
+    EXPECT_EQ(collector_.degraded()[0].reason,
+              "a.service: " + std::string(lost.name) + " went away: was a controller switched off?");
+    set(lost.name, lost.text);
+    at(++second);
+    EXPECT_EQ(at(++second)[lost.signal].validity, Validity::Good) << lost.name;
+    EXPECT_TRUE(collector_.degraded().empty());
+  }
+}
+
+TEST_F(CgroupCollectorTest, NoRateIsMadeOfMoreThanOneTick) {
+  set("io.stat", "8:0 rbytes=0 wbytes=0\n");
+  at(1);
+  at(2);
+  set("cpu.stat", "?\n");
+  set("io.stat", "?\n");
+  at(3);
+  set("cpu.stat", cpu_stat(5'000'000));
+  set("io.stat", "8:0 rbytes=5000 wbytes=0\n");
+  const auto& out = at(4);
+  EXPECT_EQ(out[Signal::CpuUsage].validity, Validity::Missing);
+  EXPECT_EQ(out[Signal::IoReadBytes].validity, Validity::Missing);
+}
+
+TEST_F(CgroupCollectorTest, NamesTheRowThatItLeavesOut) {
+  set("io.stat", "(unknown) rbytes=9 wbytes=9\n8:0 rbytes=0 wbytes=0\n");
+  at(1);
+  set("io.stat", "(unknown) rbytes=9 wbytes=9\n8:0 rbytes=1000 wbytes=0\n");
+  EXPECT_EQ(at(2)[Signal::IoReadBytes].value, 1000);
+  ASSERT_EQ(collector_.degraded().size(), 1u);
+  EXPECT_EQ(collector_.degraded()[0].reason,
+            "a.service: rows that cannot be read are left out: io.stat (row 1)");
 }
 
 TEST_F(CgroupCollectorTest, DoesNotTakeARecreatedCgroupForTheOldOne) {

@@ -89,6 +89,19 @@ TEST_F(Cpufreq, NamesTheMissingDriverAndFindsOneThatIsLoadedLater) {
   EXPECT_TRUE(cpufreq_->degraded().empty());
 }
 
+TEST_F(Cpufreq, FindsAPolicyThatCameBackWithItsCpusWhileOthersStayed) {
+  start({policy(0, "0\n", "1500000\n"), policy(1, "1\n", "2500000\n")}, {1});
+  EXPECT_EQ(of(kCpuSet, Signal::Frequency).value, 2500000);
+  host_.remove(kBase + "/policy1");
+  collect();
+  EXPECT_EQ(of(kCpuSet, Signal::Frequency).validity, Validity::Missing);
+  host_.add(kBase, {dir("policy1")});  // its files come a moment later
+  collect();
+  host_.add(kBase, {policy(1, "1\n", "1800000\n")});
+  collect();
+  EXPECT_EQ(of(kCpuSet, Signal::Frequency).value, 1800000);
+}
+
 TEST_F(Cpufreq, IgnoresFoldersThatAreNoPolicy) {
   start({policy(0, "0\n", "1500000\n"), dir("ondemand"), dir("policyX"), dir("policy1")});
   EXPECT_EQ(of(kCgroup, Signal::Frequency).value, 1500000);

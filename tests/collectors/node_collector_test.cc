@@ -58,6 +58,52 @@ TEST_F(NodeCollectorTest, WritesTheNodeIntoEveryTarget) {
   EXPECT_EQ(table_[cgroup_][Signal::CpuUsage].validity, Validity::Missing);
 }
 
+TEST_F(NodeCollectorTest, ReadsFilesThatComeLaterAndSaysWhileTheyAreNotThere) {
+  FakeHost empty{proc({})};
+  NodeCollector collector(empty.root());
+  ObservationTable table;
+  auto& out = table[cgroup_];
+  collector.collect({from_seconds(1), {}}, table);
+  ASSERT_EQ(collector.degraded().size(), 2u);
+  EXPECT_EQ(collector.degraded()[0].reason, "/proc/stat: cannot be opened");
+  empty.write("proc/stat", stat(0, 0, 0));
+  empty.write("proc/meminfo", "MemAvailable: 2 kB\n");
+  collector.collect({from_seconds(2), {}}, table);
+  empty.write("proc/stat", stat(1, kHz, 0));
+  collector.collect({from_seconds(3), {}}, table);
+  EXPECT_DOUBLE_EQ(out[Signal::NodeCpuUsage].value, 1);
+  EXPECT_EQ(out[Signal::NodeMemoryAvailable].value, 2048);
+  EXPECT_TRUE(collector.degraded().empty());
+}
+
+TEST_F(NodeCollectorTest, OneRowThatCannotBeReadIsOneCpu) {
+  at(1);
+  host_.write("proc/stat", cpu_line("cpu ", kHz, kHz) + "cpu0 ?\n" + cpu_line("cpu1", kHz, 0) + "intr 1\n");
+  at(2);
+  EXPECT_DOUBLE_EQ(table_[cpus_.id][Signal::CpuUsage].value, 1);
+  ASSERT_EQ(collector_.degraded().size(), 1u);
+  EXPECT_EQ(collector_.degraded()[0].reason, "/proc/stat: rows that cannot be read are left out (row 2)");
+}
+
+TEST_F(NodeCollectorTest, ReadsAThousandCpusAndLongRowsWhole) {
+  std::string text = cpu_line("cpu ", 0, 0);
+  for (int cpu = 0; cpu < 1000; ++cpu) text += cpu_line("cpu" + std::to_string(cpu), 0, 0);
+  FakeHost big{
+      proc({file("stat", text), file("meminfo", std::string(6000, ' ') + "\nMemAvailable: 2 kB\n")})};
+  NodeCollector collector(big.root());
+  Target last;
+  last.id = {TargetKind::CpuSet, 1};
+  last.cpus = {999};
+  collector.track(last);
+  ObservationTable table;
+  auto& out = table[last.id];
+  collector.collect({from_seconds(1), {}}, table);
+  big.write("proc/stat", text.substr(0, text.rfind("cpu999")) + cpu_line("cpu999", kHz, 0));
+  collector.collect({from_seconds(2), {}}, table);
+  EXPECT_DOUBLE_EQ(out[Signal::CpuUsage].value, 1);
+  EXPECT_EQ(out[Signal::NodeMemoryAvailable].value, 2048);
+}
+
 TEST_F(NodeCollectorTest, MeasuresTheCpusOfASet) {
   at(1);
   host_.write("proc/stat", stat(1, kHz, kHz / 2));

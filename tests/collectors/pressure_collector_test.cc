@@ -57,6 +57,59 @@ TEST(PressureCollector, GivesSharesOfTheTick) {
   EXPECT_EQ(out[Signal::IoPressureSome].validity, Validity::Missing);
 }
 
+TEST(PressureCollector, SaysWhilePressureIsSwitchedOffAndFindsItAgain) {
+  const auto files = [] {
+    return std::vector<FakeEntry>{file("cpu.pressure", psi(0, 0)), file("memory.pressure", psi(0, 0)),
+                                  file("io.pressure", psi(0, 0))};
+  };
+  FakeHost host{node_psi(), cgroup_v2({dir("a", files())})};
+  PressureCollector collector(host.root(), *host.layout());
+  auto target = target_of(host);
+  target.name = "a.service";
+  collector.track(target);
+  ObservationTable table;
+  auto& out = table[target.id];
+  int second = 0;
+  const auto tick = [&] {
+    collector.collect({from_seconds(++second), {}}, table);
+    return out[Signal::CpuPressureSome].validity;
+  };
+  tick();
+  EXPECT_EQ(tick(), Validity::Good);
+  EXPECT_TRUE(collector.degraded().empty());
+  for (const char* name : {"cpu.pressure", "memory.pressure", "io.pressure"})
+    host.remove(std::string("sys/fs/cgroup/a/") + name);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(tick(), Validity::Missing);
+    ASSERT_EQ(collector.degraded().size(), 1u);
+    EXPECT_EQ(collector.degraded()[0].part, "psi");
+    EXPECT_EQ(collector.degraded()[0].target, "a.service");
+    EXPECT_EQ(collector.degraded()[0].reason.find(
+                  "a.service: cpu.pressure, memory.pressure, io.pressure went away"),
+              0u);
+  }
+  host.add("sys/fs/cgroup/a", files());
+  tick();
+  EXPECT_EQ(tick(), Validity::Good);
+  EXPECT_TRUE(collector.degraded().empty());
+}
+
+TEST(PressureCollector, TheNodesComesBackToo) {
+  FakeHost host{node_psi(), cgroup_v2({dir("a")})};
+  host.remove("proc/pressure");
+  PressureCollector collector(host.root(), *host.layout());
+  ObservationTable table;
+  auto& out = table[{TargetKind::CpuSet, 1}];
+  collector.collect({from_seconds(1), {}}, table);
+  ASSERT_EQ(collector.degraded().size(), 1u);
+  host.write("proc/pressure/cpu", psi(0, 0));
+  host.write("proc/pressure/memory", psi(0, 0));
+  collector.collect({from_seconds(2), {}}, table);
+  collector.collect({from_seconds(3), {}}, table);
+  EXPECT_EQ(out[Signal::NodeCpuPressureSome].validity, Validity::Good);
+  EXPECT_TRUE(collector.degraded().empty());
+}
+
 TEST(PressureCollector, SaysWhereTheKernelHasNone) {
   FakeHost host{cgroup_v2({dir("a")})};
   PressureCollector collector(host.root(), *host.layout());

@@ -99,6 +99,24 @@ TEST_F(Rapl, IsSilentAndNamedWhereThereIsNone) {
   EXPECT_EQ(rapl_->state(), "no RAPL");
 }
 
+TEST_F(Rapl, FindsAModuleThatIsLoadedLaterAndSaysWhenItGoesAway) {
+  start({});
+  EXPECT_EQ(power().validity, Validity::Missing);
+  EXPECT_TRUE(rapl_->degraded().empty()) << "many machines have none";
+  const auto load = [&] { host_.add(kPowercap, {zone("intel-rapl:0", "package-0", "100000\n")}); };
+  load();
+  collect(1);
+  collect(2);
+  EXPECT_EQ(rapl_->state(), "1 package");
+  EXPECT_EQ(power().validity, Validity::Good);
+  host_.remove(kPowercap + "/intel-rapl:0");
+  collect(3);
+  EXPECT_FALSE(power().usable());
+  ASSERT_EQ(rapl_->degraded().size(), 1u);
+  EXPECT_EQ(rapl_->degraded()[0].reason.find("1 of 1 packages cannot be read"), 0u);
+  rapl_.reset();
+}
+
 TEST_F(Rapl, IgnoresAPackageWithoutARange) {
   start({zone("intel-rapl:0", "package-0", "0\n", "0\n"), zone("intel-rapl:1", "package-1", "0\n", "x\n")});
   EXPECT_EQ(rapl_->state(), "no RAPL");

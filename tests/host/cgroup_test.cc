@@ -116,9 +116,26 @@ TEST(CgroupMemoryHigh, LimitsBelowMax) {
   const auto host = v2({file("memory.high", "100\n"), file("memory.max", "max\n")});
   EXPECT_EQ(*host.cgroup("/a")->memory_limit(), 100);
 }
-TEST(CgroupMemoryEvents, RejectsAFileWithoutOomKill) {
-  EXPECT_EQ(code_of(v2({file("memory.events", "high 3\n")}).cgroup("/a")->memory_events()),
+TEST(CgroupMemoryEvents, GivesWhatTheFileHas) {
+  const auto host = v2({file("memory.events", "high 3\n")});
+  const auto events = host.cgroup("/a")->memory_events();
+  ASSERT_TRUE(events);
+  EXPECT_EQ(events->limit_hits, std::optional<std::uint64_t>(3));
+  EXPECT_FALSE(events->oom_kills);
+  EXPECT_EQ(code_of(v2({file("memory.events", "low 3\n")}).cgroup("/a")->memory_events()),
             errc::invalid_argument);
+}
+
+TEST(Cgroup, ReadsLongFilesWholeAndNamesTheRowsThatItLeavesOut) {
+  std::string text = "(unknown) rbytes=5 wbytes=5\n";
+  for (int i = 0; i < 1000; ++i) text += std::to_string(i) + ":0 rbytes=1 wbytes=1000 rios=1 wios=1\n";
+  auto host = v2({file("io.stat", text)});
+  const auto cgroup = host.cgroup("/a");
+  EXPECT_EQ(cgroup->io_bytes()->read, 1000u);
+  EXPECT_EQ(cgroup->left_out(), "io.stat (row 1)");
+  host.write("sys/fs/cgroup/a/io.stat", "1:0 rbytes=1\n");
+  EXPECT_EQ(cgroup->io_bytes()->read, 1u);
+  EXPECT_EQ(cgroup->left_out(), "");
 }
 
 TEST(Cgroup, SaysGoneAfterRemoval) {
@@ -141,9 +158,26 @@ TEST(Cgroup, FindsFilesOfAControllerThatWasEnabledLater) {
   auto cgroup = host.cgroup("/a");
   EXPECT_EQ(code_of(cgroup->memory_usage()), errc::no_such_file_or_directory);
   host.write("sys/fs/cgroup/a/memory.current", "7\n");
-  EXPECT_FALSE(cgroup->complete());
-  ASSERT_TRUE(cgroup->open_missing());
+  EXPECT_FALSE(cgroup->lost_any());  // it never was there
   EXPECT_EQ(*cgroup->memory_usage(), 7u);
+}
+
+TEST(Cgroup, FindsFilesAgainButNotThoseOfAnotherCgroupOfItsName) {
+  auto host = v2({file("cpu.stat", "usage_usec 5\n"), file("memory.current", "1\n")});
+  const auto cgroup = host.cgroup("/a");
+  ASSERT_TRUE(cgroup->memory_usage());
+  host.remove("sys/fs/cgroup/a/memory.current");
+  EXPECT_TRUE(vanished(cgroup->memory_usage().error()));
+  EXPECT_EQ(cgroup->lost(), "memory.current");
+  EXPECT_TRUE(cgroup->alive());
+  host.write("sys/fs/cgroup/a/memory.current", "2\n");
+  EXPECT_EQ(*cgroup->memory_usage(), 2u);
+  EXPECT_FALSE(cgroup->lost_any());
+
+  host.remove("sys/fs/cgroup/a");
+  host.add("sys/fs/cgroup", {dir("other"), dir("a", {file("memory.current", "3\n")})});
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(cgroup->memory_usage());
+  EXPECT_FALSE(cgroup->alive());
 }
 
 }  // namespace
