@@ -1,11 +1,13 @@
 #include "bench/commands.h"
+#include "core/printable.h"
 
 #include <algorithm>
 
 namespace flash::bench {
 
 int wrong_usage(const std::string& what, const std::string& hint) {
-  std::fprintf(stderr, "flash-bench: %s\nTry '%s'.\n", what.c_str(), hint.c_str());
+  print_line(stderr, "flash-bench: " + what);
+  print_line(stderr, "Try '" + hint + "'.");
   return kExitUsage;
 }
 
@@ -64,7 +66,7 @@ std::function<Applied(std::string_view)> task_into(Task& out) {
 }
 
 int failed(const Error& error) {
-  std::fprintf(stderr, "flash-bench: %s\n", error.message().c_str());
+  print_line(stderr, "flash-bench: " + error.message());
   return kExitFailure;
 }
 

@@ -11,6 +11,7 @@
 
 #include "bench/program.h"
 #include "core/command_line.h"
+#include "core/printable.h"
 #include "core/result.h"
 #include "core/target.h"
 
@@ -60,7 +61,8 @@ template <class Json, class Print>
 int print_measured(const Result<Json>& measured, bool as_json, Print&& print) {
   if (!measured) return failed(measured.error());
   if (as_json)
-    std::puts(with_provenance(*measured).dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(printable_json(with_provenance(*measured).dump(2, ' ', false, Json::error_handler_t::replace))
+                  .c_str());
   else
     print(*measured);
   return 0;

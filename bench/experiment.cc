@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bench/program.h"
+#include "core/printable.h"
 #include "meta/policy_model.h"
 #include "policy/action_space.h"
 #include "policy/observation_space.h"
@@ -48,7 +49,7 @@ Result<Pool> experiment_pool(const ExperimentOptions& o, std::size_t pairs, Purp
 
 void warn_of_copies(const Pool& pool) {
   const std::string words = words_of_copies(pool);
-  if (!words.empty()) std::fprintf(stderr, "flash-bench: %s\n", words.c_str());
+  if (!words.empty()) print_line(stderr, "flash-bench: " + words);
 }
 
 SharedPolicy Pretrained::policy() const {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agents/agent.h"
+#include "core/printable.h"
 
 namespace flash::bench {
 namespace {
@@ -110,7 +111,7 @@ template <class Options, class Measure>
 int measured(const Options& o, bool json, Measure measure) {
   std::string warning;
   prepare_libtorch(warning);
-  if (!warning.empty()) std::fprintf(stderr, "flash-bench: %s\n", warning.c_str());
+  if (!warning.empty()) print_line(stderr, "flash-bench: " + warning);
   return print_measured(measure(o), json, print_methods);
 }
 

@@ -12,6 +12,7 @@
 #include "bench/experiment_commands.h"
 #include "bench/overhead.h"
 #include "bench/rcs.h"
+#include "core/printable.h"
 
 namespace flash::bench {
 namespace {
@@ -141,7 +142,7 @@ void print_adapt(const ordered_json& r) {
 int adapt(const Arguments& a) {
   std::string warning;
   prepare_libtorch(warning);
-  if (!warning.empty()) std::fprintf(stderr, "flash-bench: %s\n", warning.c_str());
+  if (!warning.empty()) print_line(stderr, "flash-bench: " + warning);
   return print_measured(measure_adapt(a.adapt), a.json, print_adapt);
 }
 

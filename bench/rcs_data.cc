@@ -1,117 +1,59 @@
 #include "bench/rcs_data.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
-#include <span>
 #include <system_error>
+
+#include "core/command_line.h"
+#include "core/csv.h"
+#include "core/printable.h"
 
 namespace flash::bench {
 namespace {
 
-constexpr std::size_t kMaxBytes = 64u << 20, kMaxRows = 1u << 20, kMaxColumns = 512, kMaxField = 1u << 12;
-constexpr std::size_t kMaxFiles = 64;
+constexpr std::size_t kMaxRows = 1u << 20, kMaxFiles = 64;
 constexpr double kLargest = 1e18;
 /// What a vCPU is worth in memory where a provider gives no CPU share (AWS Lambda: one per 1769 MiB).
 constexpr double kMibPerCpu = 1769;
 
-using Row = std::vector<std::string>;
-
-Error invalid(const std::string& file, std::size_t line, const std::string& what) {
-  return Error(std::errc::invalid_argument,
-               file + (line > 0 ? ", line " + std::to_string(line) : "") + ": " + what);
+Error invalid(const std::string& file, const std::string& what) {
+  return Error(std::errc::invalid_argument, file + ": " + what);
 }
 
-/// RFC 4180: fields may be quoted, with "" for a quote and with line breaks inside.
-class CsvReader {
- public:
-  CsvReader(std::string_view text, const std::string& file) : text_(text), file_(file) {
-    if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
-  }
-  /// False at the end. `line()` is where the row began.
-  Result<bool> next(Row& row) {
-    row.clear();
-    while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r')) skip_break();
-    if (at_ >= text_.size()) return false;
-    line_ = here_;
-    while (true) {
-      row.emplace_back();
-      if (row.size() > kMaxColumns) return invalid(file_, line_, "more than 512 columns");
-      if (auto done = field(row.back()); !done) return std::move(done).error();
-      if (at_ >= text_.size()) return true;
-      if (text_[at_] == ',') {
-        ++at_;
-        continue;
-      }
-      skip_break();
-      return true;
-    }
-  }
-  std::size_t line() const { return line_; }
+/// Where a column is, by its name in small letters.
+using Columns = std::map<std::string, std::size_t, std::less<>>;
 
- private:
-  void skip_break() {
-    if (text_[at_] == '\r' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++at_;
-    ++at_;
-    ++here_;
-  }
-  Result<void> field(std::string& out) {
-    const bool quoted = at_ < text_.size() && text_[at_] == '"';
-    if (quoted) ++at_;
-    for (; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
-      if (c == '\0') return invalid(file_, here_, "a zero byte");
-      if (quoted && c == '"') {
-        if (at_ + 1 < text_.size() && text_[at_ + 1] == '"') {
-          ++at_;
-        } else {
-          ++at_;
-          if (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '\n' && text_[at_] != '\r')
-            return invalid(file_, here_, "text after a closing quote");
-          return {};
-        }
-      } else if (!quoted && (c == ',' || c == '\n' || c == '\r')) {
-        return {};
-      }
-      if (c == '\n') ++here_;
-      out += c;
-      if (out.size() > kMaxField) return invalid(file_, here_, "a field of more than 4096 bytes");
-    }
-    if (quoted) return invalid(file_, line_, "a quote that is not closed");
-    return {};
-  }
-  std::string_view text_;
-  const std::string& file_;
-  std::size_t at_ = 0, here_ = 1, line_ = 1;
-};
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
 
 /// One row by the names of its columns.
 class Record {
  public:
-  Record(const std::map<std::string, std::size_t>& columns, const Row& row, const std::string& file,
-         std::size_t line)
-      : columns_(columns), row_(row), file_(file), line_(line) {}
+  Record(const Columns& columns, const CsvReader& rows) : columns_(columns), rows_(rows) {}
 
   std::string_view text(const std::string& column) const {
-    const auto it = columns_.find(column);
-    return it == columns_.end() || it->second >= row_.size() ? std::string_view() : row_[it->second];
+    const auto it = columns_.find(lower(column));
+    return it == columns_.end() || it->second >= rows_.fields().size() ? std::string_view()
+                                                                       : rows_.fields()[it->second];
   }
   /// Absent: an empty field or NaN, as data frames write what is missing.
   Result<std::optional<double>> number(const std::string& column) const {
-    std::string_view v = text(column);
-    while (v.starts_with(' ')) v.remove_prefix(1);
-    while (v.ends_with(' ')) v.remove_suffix(1);
-    if (v.empty() || v == "nan" || v == "NaN" || v == "NA") return std::optional<double>();
-    double x = 0;
-    const auto [end, error] = std::from_chars(v.data(), v.data() + v.size(), x);
-    if (error != std::errc() || end != v.data() + v.size() || !std::isfinite(x) || std::abs(x) > kLargest)
-      return wrong(column, "'" + std::string(v.substr(0, 40)) + "' is not a number");
-    return std::optional<double>(x);
+    const std::string_view v = text(column);
+    const std::string word = lower(v);
+    if (v.empty() || word == "nan" || word == "na" || word == "null" || word == "none")
+      return std::optional<double>();
+    const auto x = parse_real(v);
+    if (!x || std::abs(*x) > kLargest)
+      return wrong(column, "'" + printable_line(v.substr(0, 40)) + "' is not a number");
+    return x;
   }
   /// At least `least`; absent is an error.
   Result<double> required(const std::string& column, double least) const {
@@ -127,14 +69,12 @@ class Record {
     return std::string(v);
   }
   Error wrong(const std::string& column, const std::string& what) const {
-    return invalid(file_, line_, "column '" + column + "' " + what);
+    return rows_.wrong("column '" + column + "' " + what);
   }
 
  private:
-  const std::map<std::string, std::size_t>& columns_;
-  const Row& row_;
-  const std::string& file_;
-  std::size_t line_;
+  const Columns& columns_;
+  const CsvReader& rows_;
 };
 
 /// A run and where it belongs. No value: a run that failed.
@@ -259,36 +199,32 @@ void average(PerformanceInstance& instance) {
   }
 }
 
-/// Adds what `text` holds; `instances` are by name.
+/// Adds what the rows hold; `instances` are by name.
 Result<void> add_file(PerformanceSet& set, std::map<std::string, PerformanceInstance>& instances,
-                      std::string_view text, const std::string& file) {
-  if (text.size() > kMaxBytes) return invalid(file, 0, "is larger than 64 MiB");
-  CsvReader reader(text, file);
-  Row row;
-  FLASH_TRY(const bool any, reader.next(row));
-  if (!any) return invalid(file, 0, "is empty");
-  std::map<std::string, std::size_t> columns;
-  for (std::size_t c = 0; c < row.size(); ++c) columns.emplace(row[c], c);
+                      CsvReader& rows) {
+  FLASH_TRY(const bool any, rows.next());
+  if (!any) return invalid(rows.name(), "is empty");
+  const std::size_t width = rows.fields().size();
+  Columns columns;
+  for (std::size_t c = 0; c < width; ++c) columns.emplace(lower(rows.fields()[c]), c);
   const Format* format = nullptr;
   static const std::vector<Format> all = formats();
   for (const Format& f : all)
     if (std::all_of(f.columns.begin(), f.columns.end(),
                     [&](const std::string& name) { return columns.contains(name); }))
       format = &f;
-  if (format == nullptr) return invalid(file, 1, "has the columns of no known data set");
+  if (format == nullptr) return rows.wrong("has the columns of no known data set");
   if (set.kind.empty()) set = format->empty;
   if (set.kind != format->kind)
-    return invalid(file, 1, std::string("is of ") + format->kind + ", the files before it of " + set.kind);
-  const std::size_t width = row.size();
+    return rows.wrong(std::string("is of ") + format->kind + ", the files before it of " + set.kind);
   while (true) {
-    FLASH_TRY(const bool more, reader.next(row));
+    FLASH_TRY(const bool more, rows.next());
     if (!more) return {};
-    if (row.size() != width)
-      return invalid(file, reader.line(),
-                     std::to_string(row.size()) + " columns, the header has " + std::to_string(width));
-    if (++set.rows > kMaxRows) return invalid(file, reader.line(), "more than 1048576 rows");
-    const Record record(columns, row, file, reader.line());
-    FLASH_TRY(std::optional<Parsed> parsed, format->parse(record));
+    if (rows.fields().size() != width)
+      return rows.wrong(std::to_string(rows.fields().size()) + " columns, the header has " +
+                        std::to_string(width));
+    if (++set.rows > kMaxRows) return rows.wrong("more than " + std::to_string(kMaxRows) + " rows");
+    FLASH_TRY(std::optional<Parsed> parsed, format->parse(Record(columns, rows)));
     if (!parsed) {
       ++set.skipped;
       continue;
@@ -307,7 +243,7 @@ Result<PerformanceSet> finish(PerformanceSet set, std::map<std::string, Performa
     average(instance);
     set.instances.push_back(std::move(instance));
   }
-  if (set.instances.empty()) return invalid(path, 0, "has no run that succeeded");
+  if (set.instances.empty()) return invalid(path, "has no run that succeeded");
   return set;
 }
 
@@ -316,7 +252,8 @@ Result<PerformanceSet> finish(PerformanceSet set, std::map<std::string, Performa
 Result<PerformanceSet> parse_performance(std::string_view text, const std::string& file) {
   PerformanceSet set;
   std::map<std::string, PerformanceInstance> instances;
-  if (auto added = add_file(set, instances, text, file); !added) return std::move(added).error();
+  CsvReader rows(text, file);
+  FLASH_CHECK(add_file(set, instances, rows));
   return finish(std::move(set), std::move(instances), file);
 }
 
@@ -331,19 +268,14 @@ Result<PerformanceSet> read_performance(const std::string& path) {
     files.push_back(path);
   }
   if (error) return Error(error, path + ": " + error.message());
-  if (files.empty()) return invalid(path, 0, "has no .csv file");
-  if (files.size() > kMaxFiles) return invalid(path, 0, "has more than 64 files");
+  if (files.empty()) return invalid(path, "has no .csv file");
+  if (files.size() > kMaxFiles) return invalid(path, "has more than 64 files");
   std::sort(files.begin(), files.end());
   PerformanceSet set;
   std::map<std::string, PerformanceInstance> instances;
   for (const std::string& file : files) {
-    const auto size = fs::file_size(file, error);
-    if (error) return Error(error, file + ": " + error.message());
-    if (size > kMaxBytes) return invalid(file, 0, "is larger than 64 MiB");
-    std::ifstream in(file, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    if (!in) return invalid(file, 0, "cannot be read");
-    if (auto added = add_file(set, instances, text, file); !added) return std::move(added).error();
+    FLASH_TRY(CsvReader rows, CsvReader::open(file));
+    FLASH_CHECK(add_file(set, instances, rows));
   }
   return finish(std::move(set), std::move(instances), path);
 }

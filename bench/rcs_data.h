@@ -1,6 +1,7 @@
 // Purpose: readers of public measurements of applications in configurations (chunk-func profiles, the
 // multi-cloud configuration data set of CloudBandit, Sizeless on OpenWhisk). Files come from outside:
-// bounded, strict, errors name file, line and column. Ownership: values. Thread rule: pure functions.
+// read a row at a time (core/csv.h), bounded, errors name file, line and column. Ownership: values. Thread
+// rule: pure functions.
 #pragma once
 
 #include <string>

@@ -9,6 +9,7 @@
 
 #include "bench/program.h"
 #include "bench/svg.h"
+#include "core/printable.h"
 
 namespace flash::bench {
 namespace {
@@ -282,7 +283,7 @@ Result<void> write_report(const ReportOptions& options) {
       continue;
     }
     const std::string command = command_for(e, file, e.quick);
-    std::fprintf(stderr, "flash-bench: %s\n", command.c_str());
+    print_line(stderr, "flash-bench: " + command);
     const auto why = run_into(command, fs::path(from) / file);
     if (!why) {
       missing.pop_back();

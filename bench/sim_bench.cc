@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "core/interval.h"
+#include "core/printable.h"
 #include "sim/batch.h"
 #include "sim/oracle.h"
 
@@ -109,7 +110,7 @@ Result<ordered_json> measure_sim(const SimOptions& options) {
     FLASH_TRY(const Pool pool, make_pool({task, options.pairs, options.seed, options.apps, options.envs,
                                           RewardKind::Default, options.pool}));
     if (const std::string words = words_of_copies(pool); !words.empty())
-      std::fprintf(stderr, "flash-bench sim: %s\n", words.c_str());
+      print_line(stderr, "flash-bench sim: " + words);
     const std::vector<Pair>& pairs = pool.pairs;
     ordered_json& row = result["tasks"][std::string(to_string(task))];
     row = speed(pairs, options, false);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/printable.h"
 #include "core/process.h"
 #include "core/random.h"
 #include "daemon/episode_summaries.h"
@@ -99,9 +100,7 @@ void SimNode::Impl::open_links() {
     if (agent == nullptr) return Error(std::errc::no_such_file_or_directory, "no such agent");
     return agent->offer(*policy);
   };
-  learning.log = [](LearnerEvent, const std::string& text) {
-    std::fprintf(stderr, "simnode: %s\n", text.c_str());
-  };
+  learning.log = [](LearnerEvent, const std::string& text) { print_line(stderr, "simnode: " + text); };
   LearnerOptions to_learner;
   to_learner.socket = options.learner;
   to_learner.user = "root";
@@ -120,7 +119,7 @@ void SimNode::Impl::open_links() {
   syncing.nearest = [this](Now, const link::sync::NearestPair& pair) {
     return learner->set_nearest(pair.agent, pair.neighbour) != LearnerLink::NearestSet::NoAgent;
   };
-  syncing.log = [](bool, const std::string& text) { std::fprintf(stderr, "simnode: %s\n", text.c_str()); };
+  syncing.log = [](bool, const std::string& text) { print_line(stderr, "simnode: " + text); };
   SyncOptions to_sync;
   to_sync.socket = options.sync;
   to_sync.user = "root";

@@ -20,7 +20,7 @@ std::string text_of(const json& value) {
 }
 
 void print(const json& value) {
-  std::cout << value.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
+  std::cout << safe_json(value, 2) << '\n';
 }
 
 namespace {

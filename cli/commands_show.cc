@@ -422,7 +422,7 @@ Exit watch(BusClient& bus, const Invocation& i, const Style& style) {
       const json line = {{"time", time_json(static_cast<std::uint64_t>(std::time(nullptr)) * 1'000'000)},
                          {"status", status},
                          {"agents", agents}};
-      std::cout << line.dump(-1, ' ', false, json::error_handler_t::replace) << '\n' << std::flush;
+      std::cout << safe_json(line, -1) << '\n' << std::flush;
     } else {
       const std::string text = watch_text(status, agents, recent, style, height);
       std::cout << (live ? "\x1b[H\x1b[J" : n > 1 ? "\n" : "") << text << std::flush;
@@ -475,7 +475,7 @@ Exit doctor(BusClient& bus, const Invocation& i, const Style& style) {
 std::string decision_text(std::string_view text, std::size_t width) {
   const json d = json::parse(text, nullptr, false);
   if (d.is_discarded()) return "  (flashd's answer is not JSON)\n";
-  if (!d.is_object() || !d.contains("words") || !d["words"].is_string()) return d.dump(2) + "\n";
+  if (!d.is_object() || !d.contains("words") || !d["words"].is_string()) return safe_json(d, 2) + "\n";
   std::string out;
   if (d.contains("seq") && d.contains("time"))
     out += "Decision " + text_of(d["seq"]) + " at " + text_of(d["time"]) + ":\n";

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/render.h"
 
 namespace {
 
@@ -16,9 +17,9 @@ int fail(const flash::cli::CliError& e, bool json) {
   if (json) {
     const nlohmann::json error = {
         {"error", {{"name", e.name()}, {"message", e.what()}, {"exit", static_cast<int>(e.code())}}}};
-    std::cout << error.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    std::cout << flash::cli::safe_json(error, 2) << '\n';
   }
-  std::cerr << "flashctl: " << e.what() << '\n';
+  std::cerr << "flashctl: " << flash::cli::safe_text(e.what()) << '\n';
   return static_cast<int>(e.code());
 }
 

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <utility>
 
 namespace flash::cli {
 namespace {
@@ -55,13 +57,61 @@ std::string paint(const Style& style, Colour colour, std::string_view text) {
          "\x1b[0m";
 }
 
+namespace {
+
+/// How many bytes the UTF-8 character at `i` has; 0: none begins there.
+std::size_t utf8_bytes(std::string_view text, std::size_t i, char32_t& code) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+  const unsigned char head = byte(i);
+  code = head;
+  if (head < 0x80) return 1;
+  const std::size_t n = head >= 0xf5 ? 0 : head >= 0xf0 ? 4 : head >= 0xe0 ? 3 : head >= 0xc2 ? 2 : 0;
+  if (n == 0 || text.size() - i < n) return 0;
+  code = head & (0x7fU >> n);
+  for (std::size_t k = 1; k < n; ++k) {
+    if ((byte(i + k) & 0xc0) != 0x80) return 0;
+    code = (code << 6) | (byte(i + k) & 0x3fU);
+  }
+  const bool overlong = (n == 3 && code < 0x800) || (n == 4 && code < 0x10000);
+  return overlong || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) ? 0 : n;
+}
+
+/// Control characters, and marks without a shape that turn the direction of text or hide in it.
+bool shown(char32_t c) {
+  constexpr std::pair<char32_t, char32_t> kHidden[] = {{0, 0x1f},        {0x7f, 0x9f},      {0x61c, 0x61c},
+                                                       {0x200b, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f},
+                                                       {0xfeff, 0xfeff}, {0xe0000, 0xe007f}};
+  return std::none_of(std::begin(kHidden), std::end(kHidden),
+                      [c](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+}  // namespace
+
 std::string safe_text(std::string_view text) {
   std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const bool c1 = c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    out += c < 0x20 || c == 0x7f || c1 ? '?' : text[i];
-    if (c1) ++i;
+  for (std::size_t i = 0; i < text.size();) {
+    char32_t code = 0;
+    const std::size_t n = utf8_bytes(text, i, code);
+    out += n > 0 && shown(code) ? text.substr(i, n) : std::string_view("?");
+    i += std::max<std::size_t>(n, 1);
+  }
+  return out;
+}
+
+std::string safe_json(const nlohmann::json& value, int indent) {
+  const std::string text = value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    char32_t code = 0;
+    const std::size_t n = std::max<std::size_t>(utf8_bytes(text, i, code), 1);
+    const auto character = text.substr(i, n);
+    if (code == '\n' || shown(code)) {
+      out += character;
+    } else {
+      const std::string spelt = nlohmann::json(character).dump(-1, ' ', true);
+      out += spelt.substr(1, spelt.size() - 2);
+    }
+    i += n;
   }
   return out;
 }

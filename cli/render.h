@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,11 @@ Style style_of_stdout();
 
 std::string paint(const Style& style, Colour colour, std::string_view text);
 
-/// Names come from cgroup paths and may hold terminal escapes: control characters become '?'.
+/// Names come from cgroup paths and may hold terminal escapes: control characters, marks that turn the
+/// direction of text and bytes that are no UTF-8 become '?'.
 std::string safe_text(std::string_view text);
+/// JSON, with \uXXXX for the characters that safe_text() does not let through.
+std::string safe_json(const nlohmann::json& value, int indent);
 
 /// "1.50 cores", "512.0 MiB", "2.60 GHz"; "max" for infinity, "-" for what is not known.
 std::string knob_text(std::string_view knob, double value);

@@ -16,6 +16,7 @@
 #include "coordinator/keyring.h"
 #include "coordinator/messages_enrol.h"
 #include "coordinator/setup.h"
+#include "core/printable.h"
 
 namespace flash::coordinator {
 namespace {
@@ -124,7 +125,7 @@ Result<void> run_setup(const CommandLine& line) {
                        .host = {}};
   FLASH_TRY(options.host, this_host());
   FLASH_TRY(const Plan steps, plan(options, unix_now()));
-  std::fputs(describe(steps).c_str(), stdout);
+  print_text(stdout, describe(steps));
   if (line.dry_run) {
     std::puts("nothing was done: --dry-run");
     return {};
@@ -156,7 +157,7 @@ Result<void> run_enroll(const CommandLine& line) {
   FLASH_TRY(const AsOwner owner, AsOwner::of(directory_of(line.store)));
   std::string note;
   FLASH_TRY(IdentityStore store, IdentityStore::open(identity_store_path(line), &note));
-  if (!note.empty()) std::fprintf(stderr, "flash-coordinator: %s\n", note.c_str());
+  if (!note.empty()) print_line(stderr, "flash-coordinator: " + note);
   FLASH_CHECK(store.add({user.public_key(), line.node, now, expires, ""}));
   std::puts(encode(token).c_str());
   std::fprintf(stderr, "For %s alone, once, until %s. There: flash-sync enroll TOKEN\n", line.node.c_str(),
@@ -206,7 +207,7 @@ Result<void> run_identities(const CommandLine& line) {
     j["tokens"] = nlohmann::json::array();
     for (const IssuedToken& t : tokens)
       j["tokens"].push_back({{"node", t.node}, {"key", t.key}, {"issued", t.issued}, {"expires", t.expires}});
-    std::puts(j.dump().c_str());
+    std::puts(printable_json(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).c_str());
     return {};
   }
   for (const NodeCredentials& c : credentials)

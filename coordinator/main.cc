@@ -21,6 +21,7 @@
 #include "coordinator/registrar.h"
 #include "coordinator/version.h"
 #include "coordinator/web.h"
+#include "core/printable.h"
 #include "core/process.h"
 #include "core/service_log.h"
 
@@ -49,7 +50,7 @@ bool told_to_end(Duration longest) {
 }
 
 int fail(const Error& error) {
-  std::fprintf(stderr, "flash-coordinator: %s\n", error.message().c_str());
+  flash::print_line(stderr, "flash-coordinator: " + error.message());
   return kExitFailure;
 }
 
@@ -58,7 +59,10 @@ int show_fleet(const CommandLine& line) {
   if (!store) return fail(store.error());
   const auto text = line.json ? fleet_json(*store) : fleet_text(*store);
   if (!text) return fail(text.error());
-  std::fputs(text->c_str(), stdout);
+  if (line.json)
+    std::fputs(printable_json(*text).c_str(), stdout);
+  else
+    print_text(stdout, *text);
   return 0;
 }
 
@@ -88,9 +92,9 @@ int change_models(CommandLine line) {
   line.model.replicas = line.stream.replicas;
   std::string warning;
   const auto text = run_model_command(line.model, line.nats, flash::kVersion, warning);
-  if (!warning.empty()) std::fprintf(stderr, "flash-coordinator: %s\n", warning.c_str());
+  if (!warning.empty()) flash::print_line(stderr, "flash-coordinator: " + warning);
   if (!text) return fail(text.error());
-  std::fputs(text->c_str(), stdout);
+  print_text(stdout, *text);
   return 0;
 }
 
@@ -190,8 +194,8 @@ int main(int argc, char** argv) {
   using flash::coordinator::CommandLine;
   auto line = flash::coordinator::parse_command_line(flash::words_of(argc, argv));
   if (!line) {
-    std::fprintf(stderr, "flash-coordinator: %s\nTry 'flash-coordinator --help'.\n",
-                 line.error().message().c_str());
+    flash::print_line(stderr, "flash-coordinator: " + line.error().message());
+    flash::print_text(stderr, "Try 'flash-coordinator --help'.\n");
     return flash::coordinator::kExitUsage;
   }
   switch (line->command) {

@@ -14,6 +14,17 @@ UsageError not_in_range(std::string_view text, const std::string& low, const std
   return {"'" + std::string(text) + "' is not a number from " + low + " to " + high};
 }
 
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  if (const auto value = parse_integer(text)) {
+    return value;
+  }
+  const auto real = parse_real(text);
+  return real && *real >= 0 && *real <= kExact && *real == std::floor(*real)
+             ? std::optional(static_cast<std::uint64_t>(*real))
+             : std::nullopt;
+}
+
 }  // namespace
 
 std::string number_text(double value) {
@@ -23,13 +34,28 @@ std::string number_text(double value) {
 }
 
 std::optional<double> parse_real(std::string_view text) {
-  double value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
+  const auto begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) {
     return std::nullopt;
   }
-  return value;
+  text = text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+  if (text.front() == '+') {
+    text.remove_prefix(1);
+    if (text.starts_with('-')) {
+      return std::nullopt;
+    }
+  }
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::general);
+  if (end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  if (error == std::errc::result_out_of_range && text.find_first_of("eE") != std::string_view::npos &&
+      text.find('-', 1) != std::string_view::npos) {
+    return 0.0;  // "1e-400": nearer to 0 than to any other double
+  }
+  return error == std::errc{} && std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
 std::optional<std::uint64_t> parse_integer(std::string_view text) {
@@ -108,7 +134,7 @@ std::string describe_options(std::span<const OptionRow> rows) {
 std::function<Applied(std::string_view)> integer_into(std::uint64_t& out, std::uint64_t low,
                                                       std::uint64_t high) {
   return [&out, low, high](std::string_view text) -> Applied {
-    const auto value = parse_integer(text);
+    const auto value = whole_number(text);
     if (!value || *value < low || *value > high) {
       return not_in_range(text, std::to_string(low), std::to_string(high));
     }
@@ -119,7 +145,7 @@ std::function<Applied(std::string_view)> integer_into(std::uint64_t& out, std::u
 
 std::function<Applied(std::string_view)> integer_into(int& out, int low, int high) {
   return [&out, low, high](std::string_view text) -> Applied {
-    const auto value = parse_integer(text);
+    const auto value = whole_number(text);
     if (!value || *value < static_cast<std::uint64_t>(low) || *value > static_cast<std::uint64_t>(high)) {
       return not_in_range(text, std::to_string(low), std::to_string(high));
     }

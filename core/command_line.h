@@ -42,13 +42,17 @@ std::vector<std::string_view> words_of(int argc, const char* const* argv);
 /// One aligned line per option.
 std::string describe_options(std::span<const OptionRow> rows);
 
-/// The whole text as a finite decimal number, without exponent tricks or trailing characters.
+/// The whole text as a finite decimal number, as people and programs write one: "5", "+0.5", "1e-05",
+/// "1.5E+3", with blanks around it. Nothing that a program would call not a number, no hexadecimal, no
+/// thousands' separators.
 std::optional<double> parse_real(std::string_view text);
 /// The shortest spelling that reads back the same.
 std::string number_text(double value);
+/// Digits alone, as protocols write it.
 std::optional<std::uint64_t> parse_integer(std::string_view text);
 
-// What a row does with its value. Ranges are inclusive.
+// What a row does with its value. Ranges are inclusive. Integers may be written as parse_real() reads them
+// ("1e6", "+8") where that is a whole number.
 std::function<Applied(std::string_view)> integer_into(std::uint64_t& out, std::uint64_t low,
                                                       std::uint64_t high);
 std::function<Applied(std::string_view)> integer_into(int& out, int low, int high);

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "core/printable.h"
+
 namespace flash {
 namespace {
 
@@ -39,11 +41,12 @@ ServiceLog::ServiceLog(const char* program, int level)
     : program_(program), level_(level), journal_(stderr_is_journal()) {}
 
 void ServiceLog::operator()(int priority, std::string_view text, std::span<const LogField> fields) const {
-  if (priority > level_ || (journal_ && to_journal(priority, text, fields))) return;
+  if (priority > level_) return;
+  const std::string line = printable_line(text);
+  if (journal_ && to_journal(priority, line, fields)) return;
   static constexpr const char* kNames[] = {"emerg",   "alert",  "crit", "error",
                                            "warning", "notice", "info", "debug"};
-  std::fprintf(stderr, "%s: %s: %.*s\n", program_, kNames[priority & 7], static_cast<int>(text.size()),
-               text.data());
+  std::fprintf(stderr, "%s: %s: %s\n", program_, kNames[priority & 7], line.c_str());
 }
 
 }  // namespace flash

@@ -21,6 +21,7 @@ class ServiceLog {
   explicit ServiceLog(const char* program, int level = LOG_INFO);
 
   void set_level(int level) { level_ = level; }
+  /// One line, whatever `text` holds (core/printable.h); fields stay as they are for journalctl to match.
   /// MESSAGE_ID among the fields makes events of a kind findable: journalctl MESSAGE_ID=...
   void operator()(int priority, std::string_view text, std::span<const LogField> fields = {}) const;
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/printable.h"
 #include "daemon/app.h"
 #include "daemon/command_line.h"
 #include "daemon/config.h"
@@ -15,15 +16,20 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
+void print_json(const nlohmann::json& document) {
+  const std::string text = document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::puts(flash::printable_json(text).c_str());
+}
+
 int check_config(const flash::CommandLine& line) {
   const flash::ConfigResult result = flash::load_config(flash::config_paths(line));
   if (line.json) {
     nlohmann::json out = {
         {"ok", static_cast<bool>(result)}, {"errors", result.errors}, {"files", result.files}};
     if (result) out["config"] = flash::describe(*result.config);
-    std::puts(out.dump(2).c_str());
+    print_json(out);
   } else {
-    for (const std::string& error : result.errors) std::fprintf(stderr, "%s\n", error.c_str());
+    for (const std::string& error : result.errors) flash::print_line(stderr, error);
     if (result)
       std::printf("configuration is good: %zu files, %zu rules\n", result.files.size(),
                   result.config->rules.size());
@@ -34,13 +40,13 @@ int check_config(const flash::CommandLine& line) {
 int replay(const flash::CommandLine& line) {
   const auto report = flash::replay({line.journal, line.model, line.target, line.largest});
   if (!report) {
-    std::fprintf(stderr, "flashd: %s\n", report.error().message().c_str());
+    flash::print_line(stderr, "flashd: " + report.error().message());
     return kExitFailure;
   }
   if (line.json)
-    std::puts(to_json(*report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    print_json(to_json(*report));
   else
-    std::fputs(to_text(*report).c_str(), stdout);
+    flash::print_text(stdout, to_text(*report));
   return 0;
 }
 
@@ -49,7 +55,8 @@ int replay(const flash::CommandLine& line) {
 int main(int argc, char** argv) {
   auto parsed = flash::parse_command_line(flash::words_of(argc, argv));
   if (!parsed) {
-    std::fprintf(stderr, "flashd: %s\nTry 'flashd --help'.\n", parsed.error().message().c_str());
+    flash::print_line(stderr, "flashd: " + parsed.error().message());
+    flash::print_text(stderr, "Try 'flashd --help'.\n");
     return kExitUsage;
   }
   const flash::CommandLine& line = *parsed;

@@ -9,6 +9,7 @@
 
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
+#include "core/printable.h"
 #include "core/process.h"
 #include "daemon/bus_connection.h"
 #include "daemon/drivers.h"
@@ -20,11 +21,15 @@
 namespace flash {
 namespace {
 
+void print_json(const nlohmann::json& document) {
+  std::puts(printable_json(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)).c_str());
+}
+
 void print_decision(const Target& target, const Decision& decision) {
   const nlohmann::json document = to_json(decision, target);
-  std::printf("%s (%s, rule %s)\n", target.name.c_str(), std::string(to_string(target.task())).c_str(),
-              target.rule.c_str());
-  std::printf("  %s\n", document.value("words", "").c_str());
+  print_line(stdout,
+             target.name + " (" + std::string(to_string(target.task())) + ", rule " + target.rule + ")");
+  print_text(stdout, "  " + document.value("words", "") + "\n");
 }
 
 }  // namespace
@@ -66,12 +71,10 @@ int run_once(const CommandLine& line, const DaemonConfig& config) {
   if (line.json) {
     nlohmann::json reasons = nlohmann::json::array();
     for (const Degraded& d : degraded) reasons.push_back({{"part", d.part}, {"reason", d.reason}});
-    std::puts(nlohmann::json({{"agents", agents}, {"degraded", reasons}})
-                  .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                  .c_str());
+    print_json({{"agents", agents}, {"degraded", reasons}});
   } else {
     if ((*node)->loop().agents().empty()) std::puts("no target is selected by a rule of the configuration");
-    for (const Degraded& d : degraded) std::printf("degraded: %s: %s\n", d.part.c_str(), d.reason.c_str());
+    for (const Degraded& d : degraded) print_line(stdout, "degraded: " + d.part + ": " + d.reason);
   }
   node->reset();
   sd_bus_close_unref(bus);
@@ -117,13 +120,11 @@ int run_restore(const CommandLine& line, const DaemonConfig& config) {
                        {"locator", item.ref.locator},
                        {"restored", item.restored},
                        {"message", item.message}});
-    std::puts(nlohmann::json({{"restored", good && !restored.kept},
-                              {"kept", restored.kept},
-                              {"previous_boot", restored.previous_boot},
-                              {"problems", restored.problems},
-                              {"items", items}})
-                  .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                  .c_str());
+    print_json({{"restored", good && !restored.kept},
+                {"kept", restored.kept},
+                {"previous_boot", restored.previous_boot},
+                {"problems", restored.problems},
+                {"items", items}});
   } else {
     log_restore(restored);
     if (restored.kept)

@@ -46,7 +46,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   selection.row = 1 + size % 3;
   selection.load = static_cast<LoadClass>(size / 3 % 3);
   selection.column = spelling;
-  check(parse_azure_trace(file, "t.csv", selection));
-  check(parse_series(file, "t.csv", selection));
+  for (auto* read : {azure_trace, series}) {
+    CsvReader rows(file, "t.csv");
+    check(read(rows, selection));
+  }
   return 0;
 }

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "agents/agent.h"
+#include "core/printable.h"
 #include "core/process.h"
 #include "learner/checkpoints.h"
 #include "learner/command_line.h"
@@ -299,7 +300,8 @@ int main(int argc, char** argv) {
   using flash::learner::CommandLine;
   auto line = flash::learner::parse_command_line(flash::words_of(argc, argv));
   if (!line) {
-    std::fprintf(stderr, "flash-learner: %s\nTry 'flash-learner --help'.\n", line.error().message().c_str());
+    flash::print_line(stderr, "flash-learner: " + line.error().message());
+    flash::print_text(stderr, "Try 'flash-learner --help'.\n");
     return flash::learner::kExitUsage;
   }
   switch (line->command) {

@@ -19,6 +19,7 @@
 
 #include "agents/agent.h"
 #include "core/command_line.h"
+#include "core/printable.h"
 #include "core/process.h"
 #include "core/tensor_file.h"
 #include "meta/policy_model.h"
@@ -315,7 +316,7 @@ int run(const Options& o) {
     }
   }
   if (o.json == "-") {
-    std::cout << out.dump(2) << '\n';
+    std::cout << printable_json(out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)) << '\n';
   } else if (!o.json.empty()) {
     std::ofstream file(o.json);
     file << out.dump(2) << '\n';
@@ -332,6 +333,8 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace flash;
+  // Names and values from files go out with what is said of them.
+  const PrintableStream out(std::cout), err(std::cerr);
   Options o;
   const std::vector<OptionRow> rows = option_rows(o);
   const std::vector<std::string_view> args = words_of(argc, argv);

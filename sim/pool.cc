@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/csv.h"
 #include "core/random.h"
 #include "workloads/application.h"
 #include "workloads/trace.h"
@@ -121,11 +122,9 @@ struct RecordedLoad {
 /// The file's loads, at most `most`; rows without a request are left out.
 Result<void> add_loads(const std::string& path, std::size_t most, std::vector<RecordedLoad>& loads) {
   if (path.find(',') != std::string::npos) return einval(path + ": a trace's path has no comma");
-  std::ifstream in(path);
-  std::string header;
-  if (!in || !std::getline(in, header))
-    return Error(std::errc::no_such_file_or_directory, path + ": cannot be read");
-  while (!header.empty() && header.back() == '\r') header.pop_back();
+  FLASH_TRY(CsvReader rows, CsvReader::open(path));
+  FLASH_TRY([[maybe_unused]] const bool any, rows.next());
+  const std::span<const std::string_view> header = rows.fields();
   const auto add = [&](const std::string& text) -> std::optional<UsageError> {
     auto trace = Trace::parse(text);
     if (auto* error = std::get_if<UsageError>(&trace)) return std::move(*error);
@@ -133,7 +132,7 @@ Result<void> add_loads(const std::string& path, std::size_t most, std::vector<Re
     if (mean > 0) loads.push_back({text, mean});
     return std::nullopt;
   };
-  if (header.starts_with("HashOwner,HashApp,HashFunction,") || header.starts_with("app,func,")) {
+  if (trace_format(header) != TraceFormat::Other) {
     const std::size_t before = loads.size();
     for (std::uint64_t row = 1; loads.size() - before < most; ++row) {
       const auto wrong = add("azure:" + path + ",row=" + std::to_string(row));
@@ -143,13 +142,10 @@ Result<void> add_loads(const std::string& path, std::size_t most, std::vector<Re
     }
     return {};
   }
-  std::vector<std::string> columns;
-  std::istringstream words(header);
-  for (std::string word; std::getline(words, word, ',');) columns.push_back(word);
-  if (columns.size() < 2) return einval(path + ": neither a trace of Azure Functions nor a series of counts");
-  const bool named = std::find(columns.begin(), columns.end(), "requests") != columns.end();
-  const auto wrong = add("series:" + path + ",column=" + (named ? "requests" : columns[1]) +
-                         ",step_s=" + (columns[0] == "second" ? "1" : "60"));
+  if (header.size() < 2) return einval(path + ": neither a trace of Azure Functions nor a series of counts");
+  const auto named = column_of(header, "requests");
+  const auto wrong = add("series:" + path + ",column=" + std::string(header[named.value_or(1)]) +
+                         ",step_s=" + (column_of(header.subspan(0, 1), "second") ? "1" : "60"));
   if (wrong) return einval(wrong->message);
   return {};
 }

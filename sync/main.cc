@@ -18,6 +18,7 @@
 #include <string>
 
 #include "coordinator/messages_enrol.h"
+#include "core/printable.h"
 #include "core/process.h"
 #include "core/service_log.h"
 #include "http/endpoint.h"
@@ -117,7 +118,7 @@ int enroll_node(const CommandLine& line) {
   if (token == "-" && !std::getline(std::cin, token)) token.clear();
   const auto identity = enroll(token, line.identity);
   if (!identity) {
-    std::fprintf(stderr, "flash-sync: not enrolled: %s\n", identity.error().message().c_str());
+    flash::print_line(stderr, "flash-sync: not enrolled: " + identity.error().message());
     return kExitFailure;
   }
   std::printf("enrolled as %s at %s; next: systemctl restart flash-sync\n", identity->origin.node.c_str(),
@@ -376,7 +377,8 @@ int main(int argc, char** argv) {
   using flash::sync::CommandLine;
   auto line = flash::sync::parse_command_line(flash::words_of(argc, argv));
   if (!line) {
-    std::fprintf(stderr, "flash-sync: %s\nTry 'flash-sync --help'.\n", line.error().message().c_str());
+    flash::print_line(stderr, "flash-sync: " + line.error().message());
+    flash::print_text(stderr, "Try 'flash-sync --help'.\n");
     return flash::sync::kExitUsage;
   }
   switch (line->command) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/command_line.h"
+#include "core/printable.h"
 #include "workloads/calibrate.h"
 #include "workloads/load.h"
 #include "workloads/pool_commands.h"
@@ -61,6 +62,9 @@ void print_usage(std::ostream& out) {
 }
 
 int main_with(const Arguments& args) {
+  // Names and values from files and services go out with what is said of them.
+  const PrintableStream out(std::cout);
+  const PrintableStream err(std::cerr);
   if (args.empty()) {
     print_usage(std::cerr);
     return kUsageStatus;

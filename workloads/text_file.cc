@@ -3,6 +3,8 @@
 #include <fstream>
 #include <ostream>
 
+#include "core/printable.h"
+
 namespace flash {
 
 Parsed<std::string> read_text(const std::string& path, std::size_t bytes_max) {
@@ -23,7 +25,7 @@ Parsed<std::string> read_text(const std::string& path, std::size_t bytes_max) {
 
 Applied write_text(const std::string& path, const std::string& text, std::ostream& standard_output) {
   if (path == "-") {
-    standard_output << text << std::flush;
+    standard_output << printable_json(text) << std::flush;
     return std::nullopt;
   }
   std::ofstream file(path, std::ios::trunc);

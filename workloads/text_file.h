@@ -12,7 +12,7 @@ namespace flash {
 /// Errors name the file.
 Parsed<std::string> read_text(const std::string& path, std::size_t bytes_max);
 
-/// "-" is standard output.
+/// JSON; "-" is standard output.
 Applied write_text(const std::string& path, const std::string& text, std::ostream& standard_output);
 
 }  // namespace flash

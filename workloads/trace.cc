@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "workloads/text_file.h"
 #include "workloads/trace_file.h"
 
 namespace flash {
@@ -27,8 +26,7 @@ struct TraceKind {
   double (*period_s)(const Parameters&);
   PiecewiseRate (*pieces)(const Parameters&);
   /// Not null for kinds that are read from a file and have options instead of parameters.
-  Parsed<PiecewiseRate> (*recorded)(std::string_view text, std::string_view file,
-                                    const TraceSelection&) = nullptr;
+  Parsed<PiecewiseRate> (*recorded)(CsvReader& rows, const TraceSelection&) = nullptr;
   std::string_view options = {};
 };
 
@@ -115,7 +113,7 @@ const std::vector<TraceKind>& trace_kinds() {
        nullptr,
        nullptr,
        nullptr,
-       parse_azure_trace,
+       azure_trace,
        "FILE[,row=N][,load=high|low][,scale=X][,speedup=X]"},
       {"series",
        {},
@@ -123,7 +121,7 @@ const std::vector<TraceKind>& trace_kinds() {
        nullptr,
        nullptr,
        nullptr,
-       parse_series,
+       series,
        "FILE,column=NAME[,step_s=S][,scale=X][,speedup=X]"},
   };
   return kinds;
@@ -264,11 +262,11 @@ Parsed<Trace> Trace::parse(std::string_view text) {
     trace.pieces_ = std::make_shared<PiecewiseRate>(trace.kind_->pieces(trace.parameters_));
   }
   if (trace.kind_->recorded != nullptr) {
-    const auto content = read_text(spelt.file, kTraceFileBytesMax);
-    if (const auto* error = std::get_if<UsageError>(&content)) {
-      return *error;
+    auto rows = CsvReader::open(spelt.file);
+    if (!rows) {
+      return UsageError{rows.error().message()};
     }
-    auto rate = trace.kind_->recorded(std::get<std::string>(content), spelt.file, spelt.selection);
+    auto rate = trace.kind_->recorded(*rows, spelt.selection);
     if (auto* error = std::get_if<UsageError>(&rate)) {
       return std::move(*error);
     }

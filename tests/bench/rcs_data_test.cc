@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -92,14 +95,33 @@ TEST(PerformanceData, KnownBadFunctionsAreLeftOut) {
 
 TEST(PerformanceData, NamesFileLineAndColumnOfWhatIsWrong) {
   EXPECT_EQ(refusal(""), "file.csv: is empty");
-  EXPECT_NE(refusal("a,b\n1,2\n").find("line 1"), std::string::npos);
+  EXPECT_NE(refusal("a,b\n1,2\n").find("file.csv:1: "), std::string::npos);
   const std::string what = refusal(kChunk + "aws,cut,256,1000,1024,20,200\naws,cut,many,1000,1024,10,200\n");
-  EXPECT_NE(what.find("file.csv, line 3"), std::string::npos) << what;
+  EXPECT_NE(what.find("file.csv:3: "), std::string::npos) << what;
   EXPECT_NE(what.find("memory_mib"), std::string::npos) << what;
   EXPECT_NE(refusal(kChunk + "aws,cut,256\n").find("3 columns"), std::string::npos);
   EXPECT_NE(refusal(kChunk + "aws,cut,-1,1000,1024,20,200\n").find("below"), std::string::npos);
   EXPECT_NE(refusal(kChunk + "aws,\"cut,256,1000,1024,20,200\n").find("not closed"), std::string::npos);
   EXPECT_NE(refusal(kChunk + "aws,cut,256,1000,1024,20,500\n").find("no run"), std::string::npos);
+}
+
+TEST(PerformanceData, IsReadAsSpreadsheetsAndDataFramesWriteIt) {
+  const std::string same =
+      "provider,function,memory_mib,cpu_millicores,input_size_bytes,exec_time_ms,http_status";
+  const std::string row = "aws,cut,256,1000,1024,20,200";
+  for (const std::string& text : std::vector<std::string>{
+           "\xef\xbb\xbf" + same + "\r\n" + row + "\r\n",
+           "sep=;\nPROVIDER;Function;Memory_MiB;cpu_millicores;input_size_bytes;Exec_Time_ms;http_status\n"
+           "aws;cut;256;1000;1024;20;200\n;;;;;;\n",
+           same + "\n\"aws\",\"cut\",2.56e+02,1E3, 1024 ,+20,200",
+           same + "\n\n" + row + "\n" + "aws,cut,512,,,NaN,200\n",
+       }) {
+    const auto set = parse_performance(text, "file.csv");
+    ASSERT_TRUE(set) << set.error().message();
+    ASSERT_EQ(set->instances.size(), 1U) << text;
+    EXPECT_EQ(set->instances[0].runs[0].configuration, (std::vector<double>{8, 0})) << text;
+    EXPECT_EQ(set->instances[0].runs[0].time, 20) << text;
+  }
 }
 
 TEST(PerformanceData, AFolderIsOneSetOfOneKind) {

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/printable.h"
+
 #include <cmath>
 #include <limits>
 
@@ -27,6 +32,44 @@ TEST(SafeText, LeavesNoTerminalEscapes) {
                       "c"),
             "a?[2Jb??c");
   EXPECT_EQ(safe_text("größe"), "größe");
+}
+
+// One table for flashctl and for the other programs, which share no code.
+TEST(SafeText, ShowsNothingThatATerminalObeys) {
+  const std::pair<std::string, const char*> rows[] = {
+      {"größe €𝄞 中文", "größe €𝄞 中文"},
+      {"a\x1b[31mb.service", "a?[31mb.service"},
+      {std::string("\0\a\b\t\n\v\f\r\x1f", 9), "?????????"},
+      {"\x7f", "?"},
+      {"\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0", "???\xc2\xa0"},  // C1
+      {"\x9b"
+       "31m",
+       "?31m"},       // C1 as Latin-1: no UTF-8
+      {"\xc3", "?"},  // cut
+      {"\xc3(", "?("},
+      {"\xc0\x9b \xe0\x80\x9b \xf0\x80\x80\x9b", "?? ??? ????"},  // overlong
+      {"\xed\xa0\x80", "???"},                                    // a surrogate
+      {"\xf4\x90\x80\x80\xff", "?????"},                          // beyond Unicode
+      {"\u202a\u202b\u202c\u202d\u202e", "?????"},                // embeddings and overrides
+      {"\u2066\u2067\u2068\u2069\u200e\u200f\u061c", "???????"},  // isolates and marks
+      {"\u2028\u2029\u200b\ufeff", "????"},                       // other line breaks, nothing to see
+  };
+  for (const auto& [text, clean] : rows) {
+    EXPECT_EQ(safe_text(text), clean) << testing::PrintToString(text);
+    EXPECT_EQ(printable_line(text), clean) << testing::PrintToString(text);
+  }
+}
+
+TEST(SafeJson, SpellsWhatATerminalObeysAndMeansTheSame) {
+  const nlohmann::json value = {{"größe", "\x1b\x7f\xc2\x9b\u202e\n€"}};
+  const std::string spelt = R"({"größe":"\u001b\u007f\u009b\u202e\n€"})";
+  EXPECT_EQ(safe_json(value, -1), spelt);
+  EXPECT_EQ(printable_json(value.dump()), spelt);
+  EXPECT_EQ(nlohmann::json::parse(spelt), value);
+  EXPECT_EQ(safe_json(value, 2).find("{\n  "), 0u);
+  const nlohmann::json tag = "\U000e0041";
+  EXPECT_EQ(safe_json(tag, -1), R"("\udb40\udc41")");
+  EXPECT_EQ(printable_json(tag.dump()), R"("\udb40\udc41")");
 }
 
 TEST(Sparkline, GoesFromLeastToGreatest) {

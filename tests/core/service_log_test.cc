@@ -16,6 +16,11 @@ TEST(ServiceLog, NamesTheProgramAndThePriority) {
   EXPECT_EQ(said(ServiceLog("flash-sync"), LOG_WARNING, "no textfile"), "flash-sync: warning: no textfile\n");
 }
 
+TEST(ServiceLog, ALineIsALineWhateverIsInIt) {
+  EXPECT_EQ(said(ServiceLog("flashd"), LOG_INFO, "managing a\x1b[31mb\nflashd: error: made up\xc2\x9b"),
+            "flashd: info: managing a?[31mb?flashd: error: made up?\n");
+}
+
 TEST(ServiceLog, SaysNothingThatIsLessImportantThanItsLevel) {
   ServiceLog log("flashd", LOG_NOTICE);
   EXPECT_EQ(said(log, LOG_INFO, "connected"), "");

@@ -63,7 +63,7 @@ TEST(CommandLine, SaysTheRangeOfANumber) {
 
 TEST(CommandLine, RejectsRealsThatAreNone) {
   LoadOptions options;
-  for (const std::string_view bad : {"nan", "inf", "1e3", "2s", ""}) {
+  for (const std::string_view bad : {"nan", "inf", "2s", ""}) {
     EXPECT_NE(error_of(apply_options(option_rows(options), Words{"--seconds", bad})), "") << bad;
   }
 }
