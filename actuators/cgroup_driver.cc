@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "host/parse.h"
+#include "host/safe_path.h"
 
 namespace flash {
 namespace {
@@ -72,7 +73,7 @@ struct CgroupDriver::Open {
 };
 
 Result<std::string> cgroup_locator(const CgroupLayout& layout, KnobKind kind, std::string_view cgroup) {
-  FLASH_TRY(const auto inode, inode_of(layout.directory(controller_of(kind), cgroup)));
+  FLASH_TRY(const auto inode, inode_beneath(layout.mount(controller_of(kind)), cgroup));
   return std::to_string(inode) + " " + std::string(cgroup);
 }
 
@@ -135,7 +136,10 @@ Result<CgroupDriver::Open*> CgroupDriver::open(const KnobRef& ref) {
   if (knob->directory.empty())
     return Error(std::errc::no_such_file_or_directory,
                  "no hierarchy has " + std::string(traits(ref.kind).name));
+  // A locator comes from a file: it must not lead out of the hierarchy.
+  FLASH_CHECK(still_there(*knob));
   const Files files = files_of(ref.kind, knob->version);
+  FLASH_CHECK(open_beneath(layout_.mount(controller_of(ref.kind)), knob->cgroup + "/" + files.value, O_PATH));
   FLASH_TRY(knob->value, KeptFile::open(knob->directory + "/" + files.value));
   if (files.period) {
     FLASH_TRY(knob->period, KeptFile::open(knob->directory + "/" + files.period));
@@ -146,7 +150,7 @@ Result<CgroupDriver::Open*> CgroupDriver::open(const KnobRef& ref) {
 }
 
 Result<void> CgroupDriver::still_there(const Open& knob) const {
-  const auto inode = inode_of(knob.directory);
+  const auto inode = inode_beneath(layout_.mount(controller_of(knob.kind)), knob.cgroup);
   if (!inode) return inode.error();
   if (*inode != knob.inode)
     return Error(std::errc::no_such_file_or_directory,
@@ -201,7 +205,7 @@ Result<void> CgroupDriver::put(Open& knob, const char* file, const std::string& 
     cgroup_free(&group);
     if (written) return {};
   }
-  return write_file(knob.directory + "/" + file, text);
+  return write_beneath(layout_.mount(controller_of(knob.kind)), knob.cgroup + "/" + file, text);
 }
 
 Result<void> CgroupDriver::write(const KnobRef& ref, double value) {

@@ -1,6 +1,7 @@
 #include "actuators/cpufreq_driver.h"
 
 #include <cpufreq.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <array>
@@ -9,11 +10,13 @@
 #include <string_view>
 
 #include "host/parse.h"
+#include "host/safe_path.h"
 #include "host/topology.h"
 
 namespace flash {
 namespace {
 
+constexpr const char* kTop = "devices/system/cpu/cpufreq";
 constexpr const char* kUserspace = "userspace";
 /// Frequencies come back from arithmetic a little off.
 constexpr double kSame = 1e-6;
@@ -84,7 +87,7 @@ CpufreqDriver::CpufreqDriver(const HostRoot& root, std::function<std::string()> 
 CpufreqDriver::~CpufreqDriver() = default;
 
 std::string CpufreqDriver::path(const std::string& policy, const char* file) const {
-  return root_.sys("devices/system/cpu/cpufreq/" + policy + "/" + file);
+  return root_.sys(kTop) + "/" + policy + "/" + file;
 }
 
 Result<std::vector<KnobInfo>> CpufreqDriver::discover(const Target& target, const Rule& rule) {
@@ -151,6 +154,10 @@ Result<void> CpufreqDriver::learn(const std::string& name, Policy& p) const {
 Result<CpufreqDriver::Policy*> CpufreqDriver::policy(const std::string& name) {
   const auto found = policies_.find(name);
   if (found != policies_.end()) return found->second.get();
+  // A name comes from a file: it must not lead out of sysfs.
+  if (!name.starts_with("policy") || !parse_u64(name.substr(6)))
+    return Error(std::errc::invalid_argument, "'" + name + "' names no cpufreq policy");
+  FLASH_CHECK(open_beneath(root_.sys(kTop), name, O_PATH | O_DIRECTORY));
   auto fresh = std::make_unique<Policy>();
   FLASH_TRY(fresh->governor, KeptFile::open(path(name, "scaling_governor")));
   FLASH_TRY(fresh->min, KeptFile::open(path(name, "scaling_min_freq")));
@@ -291,7 +298,7 @@ Result<void> CpufreqDriver::set(const std::string& name, const char* file, const
       if (r == 0) return {};
     }
   }
-  return write_file(path(name, file), text);
+  return write_beneath(root_.sys(kTop), name + "/" + file, text);
 }
 
 /// In an order in which min <= max holds all the time.

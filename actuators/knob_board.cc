@@ -287,8 +287,11 @@ std::vector<std::string> KnobBoard::verify() {
 
 std::vector<Degraded> KnobBoard::degraded() const {
   std::vector<Degraded> list;
-  if (!ledger_trouble_.empty())
-    list.push_back({"ledger", "nothing is written while the ledger cannot be: " + ledger_trouble_});
+  if (const std::string& why = ledger_missing_.empty() ? ledger_trouble_ : ledger_missing_; !why.empty())
+    list.push_back({"ledger", "no knob is written while the ledger cannot be: " + why});
+  if (ledger_rewritten_)
+    list.push_back(
+        {"ledger", ledger_.path() + " had been removed while knobs were under control; it was written anew"});
   if (orphans_)
     list.push_back(
         {"restore", "knobs of targets that are no longer managed could not be put back; tried again"});

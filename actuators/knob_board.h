@@ -93,6 +93,7 @@ class KnobBoard final : public Actuator {
   void note_ledger(const Result<void>& done);
   /// Of knobs that leave, after they were put back.
   static void close(std::span<const Knob> knobs);
+  void look_after_ledger(Now now);
   RestoreReport put_back(const std::vector<LedgerEntry>& entries);
   bool taken_by_other(const KnobRef& ref) const;
   Knob* knob_of(std::uint64_t ledger_id, KnobView** view);
@@ -103,7 +104,9 @@ class KnobBoard final : public Actuator {
   std::unordered_map<TargetId, std::unique_ptr<Managed>> managed_;
   DescriptorReserve reserve_;           // spent on putting back
   std::vector<LedgerValue> confirmed_;  // scratch of apply()
-  std::string ledger_trouble_;          // empty: fine
+  std::string ledger_trouble_;          // of the last write; empty: fine
+  std::string ledger_missing_;          // why there is none now
+  bool ledger_rewritten_ = false;       // somebody had removed it
   bool orphans_ = false;                // entries without a target could not be put back yet
   Duration next_rediscover_{};
 };

@@ -29,10 +29,23 @@ std::string_view find_line(std::string_view raw, std::string_view policy) {
 }  // namespace
 
 void KnobBoard::observe(Now now) {
+  look_after_ledger(now);
   refresh_blocked(now);
   look_for_missing();
   for (auto& [id, managed] : managed_)
     for (std::size_t i = 0; i < managed->knobs.size(); ++i) settle(managed->knobs[i], managed->views[i], now);
+}
+
+/// Opened late (the disk was full): what an earlier process left is nobody's by now.
+void KnobBoard::look_after_ledger(Now now) {
+  const auto state = ledger_.ensure(now);
+  ledger_missing_ = state ? std::string() : state.error().message();
+  if (!state || *state == LedgerState::Same) return;
+  ledger_trouble_.clear();
+  if (*state == LedgerState::Opened)
+    restore_orphans();
+  else
+    ledger_rewritten_ = true;
 }
 
 void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {

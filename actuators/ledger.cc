@@ -6,248 +6,59 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
-#include <optional>
+#include <utility>
 
+#include "actuators/ledger_format.h"
 #include "host/parse.h"
+#include "host/safe_path.h"
 
 namespace flash {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kReadLimit = 64 << 20;
+constexpr Duration kFirstRetry = std::chrono::seconds(1);
+constexpr Duration kLongestRetry = std::chrono::seconds(60);
 
-// CRC-32 (IEEE 802.3, reflected 0xEDB88320).
-constexpr std::array<std::uint32_t, 256> crc_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t c = i;
-    for (int k = 0; k < 8; ++k) c = (c & 1) ? 0xEDB88320U ^ (c >> 1) : c >> 1;
-    table[i] = c;
-  }
-  return table;
-}
-constexpr auto kCrcTable = crc_table();
-
-std::uint32_t crc32(std::string_view text) {
-  std::uint32_t c = ~0U;
-  for (unsigned char byte : text) c = kCrcTable[(c ^ byte) & 0xFF] ^ (c >> 8);
-  return ~c;
-}
-
-template <class T>
-void put_number(std::string& out, T value) {
-  char text[40];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  out.append(text, end);
-}
-
-void put_escaped(std::string& out, std::string_view text) {
-  for (char c : text) {
-    if (c == '\\')
-      out += "\\\\";
-    else if (c == '\t')
-      out += "\\t";
-    else if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
-  }
-}
-
-/// Builds one record; the checksum is filled in at the end.
-class Record {
- public:
-  Record(std::string& out, char type) : out_(out), start_(out.size()) {
-    out_ += "00000000 ";
-    out_ += type;
-  }
-  Record& text(std::string_view t) {
-    out_ += '\t';
-    put_escaped(out_, t);
-    return *this;
-  }
-  template <class T>
-  Record& number(T value) {
-    out_ += '\t';
-    put_number(out_, value);
-    return *this;
-  }
-  void end() {
-    constexpr std::string_view kHex = "0123456789abcdef";
-    std::uint32_t crc = crc32(std::string_view(out_).substr(start_ + 9));
-    for (int i = 7; i >= 0; --i, crc >>= 4) out_[start_ + static_cast<std::size_t>(i)] = kHex[crc & 15];
-    out_ += '\n';
-  }
-
- private:
-  std::string& out_;
-  std::size_t start_;
-};
-
-void put_original(std::string& out, const LedgerEntry& e) {
-  Record(out, 'O')
-      .number(e.id)
-      .text(traits(e.ref.kind).name)
-      .number(static_cast<int>(e.ref.target.kind))
-      .number(e.ref.target.value)
-      .text(e.ref.driver)
-      .text(e.ref.locator)
-      .number(e.original)
-      .text(e.raw)
-      .number(e.when_s)
-      .end();
-}
-
-std::string serialise(const LedgerContents& c) {
-  std::string out;
-  Record(out, 'B').text(c.boot_id).end();
-  if (!c.keep_reason.empty()) Record(out, 'K').text(c.keep ? "keep" : "restore").text(c.keep_reason).end();
-  for (const auto& [id, e] : c.entries) {
-    put_original(out, e);
-    if (!std::isnan(e.confirmed)) Record(out, 'W').number(id).number(e.confirmed).end();
-    if (e.open_intent) Record(out, 'I').number(id).number(e.intended).end();
-  }
-  return out;
-}
-
-std::optional<std::string> unescape(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\') {
-      out += text[i];
-      continue;
-    }
-    if (++i == text.size()) return std::nullopt;
-    if (text[i] == '\\')
-      out += '\\';
-    else if (text[i] == 't')
-      out += '\t';
-    else if (text[i] == 'n')
-      out += '\n';
-    else
-      return std::nullopt;
-  }
-  return out;
-}
-
-template <class T>
-std::optional<T> number(std::string_view text) {
-  T value{};
-  const auto [ptr, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (ec != std::errc{} || ptr != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::optional<double> setting(std::string_view text) {
-  const auto value = number<double>(text);
-  if (!value || std::isnan(*value)) return std::nullopt;
-  return value;
-}
-
-constexpr std::size_t kMaxFields = 10;
-
-/// Empty if the record was understood, else what is wrong with it.
-std::string take_record(LedgerContents& c, std::string_view line) {
-  if (line.size() < 10 || line[8] != ' ') return "not a ledger record";
-  std::uint32_t crc = 0;
-  const auto [ptr, ec] = std::from_chars(line.data(), line.data() + 8, crc, 16);
-  if (ec != std::errc{} || ptr != line.data() + 8) return "not a ledger record";
-  line.remove_prefix(9);
-  if (crc32(line) != crc) return "checksum does not match";
-
-  std::array<std::string_view, kMaxFields> f;
-  std::size_t n = 0;
-  for (std::string_view rest = line;;) {
-    if (n == kMaxFields) return "too many fields";
-    const auto tab = rest.find('\t');
-    f[n++] = rest.substr(0, tab);
-    if (tab == std::string_view::npos) break;
-    rest.remove_prefix(tab + 1);
-  }
-  if (f[0].size() != 1) return "unknown record type";
-  const char type = f[0][0];
-
-  if (type == 'B') {
-    auto id = n == 2 ? unescape(f[1]) : std::nullopt;
-    if (!id) return "boot record is malformed";
-    c.boot_id = std::move(*id);
-    return {};
-  }
-  if (type == 'K') {
-    auto reason = n == 3 ? unescape(f[2]) : std::nullopt;
-    if (!reason || (f[1] != "keep" && f[1] != "restore")) return "keep record is malformed";
-    c.keep = f[1] == "keep";
-    c.keep_reason = std::move(*reason);
-    return {};
-  }
-  const auto id = n > 1 ? number<std::uint64_t>(f[1]) : std::nullopt;
-  if (!id || *id == 0) return "record without a knob number";
-  if (type == 'O') {
-    if (n != 10) return "original record is malformed";
-    LedgerEntry e;
-    e.id = *id;
-    const auto kind = knob_from_name(f[2]);
-    const auto target_kind = number<int>(f[3]);
-    const auto target = number<std::uint64_t>(f[4]);
-    auto driver = unescape(f[5]);
-    auto locator = unescape(f[6]);
-    const auto value = setting(f[7]);
-    auto raw = unescape(f[8]);
-    const auto when = number<std::int64_t>(f[9]);
-    if (!kind || !target_kind || *target_kind < 0 || *target_kind > 1 || !target || !driver || !locator ||
-        !value || !raw || !when)
-      return "original record is malformed";
-    e.ref = {
-        *kind, {static_cast<TargetKind>(*target_kind), *target}, std::move(*driver), std::move(*locator)};
-    e.original = *value;
-    e.raw = std::move(*raw);
-    e.when_s = *when;
-    e.confirmed = e.intended = kNone;
-    // The first original of a number is the one that counts: a later one would be of our own making.
-    c.entries.emplace(*id, std::move(e));
-    return {};
-  }
-  if (type == 'D') {
-    if (n != 2) return "drop record is malformed";
-    c.entries.erase(*id);
-    return {};
-  }
-  if (type != 'I' && type != 'W') return "unknown record type";
-  const auto value = n == 3 ? setting(f[2]) : std::nullopt;
-  if (!value) return "value record is malformed";
-  const auto found = c.entries.find(*id);
-  if (found == c.entries.end()) return "value of a knob whose original is not in the ledger";
-  LedgerEntry& e = found->second;
-  if (type == 'I') {
-    e.intended = *value;
-    e.open_intent = true;
-  } else {
-    e.confirmed = *value;
-    e.open_intent = false;
-  }
-  return {};
-}
-
-Result<void> write_all(int fd, std::string_view text, const std::string& path) {
+Result<void> write_at(int fd, std::string_view text, std::size_t at, const std::string& path) {
   while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
+    const ssize_t n = ::pwrite(fd, text.data(), text.size(), static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return Error::from_errno(n < 0 ? errno : ENOSPC, "write " + path);
     text.remove_prefix(static_cast<std::size_t>(n));
+    at += static_cast<std::size_t>(n);
   }
   return {};
 }
 
-std::string directory_of(const std::string& path) {
-  return path.substr(0, path.rfind('/'));
+/// A file of our own: no link, nobody else's. O_NONBLOCK: a FIFO in its place must not hold us up.
+Result<Fd> open_own(const std::string& path, int flags) {
+  Fd file(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+  if (!file) return Error::from_errno(errno, "open " + path);
+  struct stat st {};
+  if (::fstat(file.get(), &st) != 0) return Error::from_errno(errno, path);
+  if (!S_ISREG(st.st_mode)) return Error(std::errc::invalid_argument, path + " is not a regular file");
+  FLASH_CHECK(check_owner(file, path));
+  return file;
+}
+
+Result<std::string> read_own(const std::string& path) {
+  FLASH_TRY(const Fd file, open_own(path, O_RDONLY));
+  std::string text;
+  for (std::size_t used = 0;;) {
+    text.resize(used + 65536);
+    const ssize_t n = ::read(file.get(), text.data() + used, text.size() - used);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error::from_errno(errno, "read " + path);
+    used += static_cast<std::size_t>(n);
+    text.resize(used);
+    if (n == 0) return text;
+    if (used > kReadLimit) return Error(std::errc::file_too_large, path + ": longer than any ledger");
+  }
 }
 
 Result<void> sync_directory(const std::string& directory) {
@@ -262,78 +73,99 @@ bool same_knob(const KnobRef& a, const KnobRef& b) {
 
 }  // namespace
 
-LedgerContents parse_ledger(std::string_view text) {
-  LedgerContents contents;
-  for (std::size_t line = 1; !text.empty(); ++line) {
-    const auto end = text.find('\n');
-    if (end == std::string_view::npos) {
-      contents.torn_tail = true;
-      break;
-    }
-    auto problem = take_record(contents, text.substr(0, end));
-    if (!problem.empty()) contents.problems.push_back("line " + std::to_string(line) + ": " + problem);
-    text.remove_prefix(end + 1);
+Ledger::Ledger(std::string directory, Fd lock)
+    : directory_(std::move(directory)), path_(directory_ + "/ledger"), lock_(std::move(lock)) {}
+
+Result<Fd> Ledger::lock(const std::string& directory) {
+  if (::mkdir(directory.c_str(), 0750) != 0 && errno != EEXIST)
+    return Error::from_errno(errno, "create " + directory);
+  FLASH_CHECK(check_directory(directory));
+  const std::string path = directory + "/ledger.lock";
+  FLASH_TRY(Fd lock, open_own(path, O_RDWR | O_CREAT));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK)
+      return Error(std::errc::operation_would_block,
+                   directory + "/ledger is in use: another flashd is running");
+    return Error::from_errno(errno, "lock " + path);
   }
-  return contents;
+  return lock;
 }
 
 Result<Ledger> Ledger::open(const std::string& directory, std::string boot_id) {
-  if (::mkdir(directory.c_str(), 0750) != 0 && errno != EEXIST)
-    return Error::from_errno(errno, "create " + directory);
-  const std::string path = directory + "/ledger";
-  const std::string lock_path = path + ".lock";
-  Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) return Error::from_errno(errno, "open " + lock_path);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK)
-      return Error(std::errc::operation_would_block, path + " is in use: another flashd is running");
-    return Error::from_errno(errno, "lock " + lock_path);
-  }
+  FLASH_TRY(Fd lock, Ledger::lock(directory));
+  Ledger ledger(directory, std::move(lock));
+  FLASH_CHECK(ledger.load(std::move(boot_id)));
+  return ledger;
+}
 
-  Ledger ledger(path, std::move(lock));
-  std::string text;
-  if (exists(path)) {
-    FLASH_TRY(text, read_file(path, kReadLimit));
-    ledger.contents_ = parse_ledger(text);
-    if (!ledger.contents_.problems.empty()) {
-      const std::string damaged = path + ".damaged";
-      ::unlink(damaged.c_str());
-      if (::link(path.c_str(), damaged.c_str()) != 0) return Error::from_errno(errno, "keep " + damaged);
+Result<void> Ledger::load(std::string boot_id) {
+  auto text = read_own(path_);
+  const bool there = static_cast<bool>(text);
+  if (!there && !text.error().is(std::errc::no_such_file_or_directory)) return std::move(text).error();
+  if (there) {
+    contents_ = parse_ledger(*text);
+    if (contents_.records == 0)
+      contents_.problems.emplace_back(text->empty() ? "the file is empty" : "no line can be read");
+    else if (contents_.cut_short && contents_.problems.empty())
+      contents_.problems.emplace_back("the end is missing: what was written last may be lost");
+    const bool damaged = !contents_.problems.empty();
+    if (damaged) {
+      const std::string kept = path_ + ".damaged";
+      ::unlink(kept.c_str());
+      if (::link(path_.c_str(), kept.c_str()) != 0) return Error::from_errno(errno, "keep " + kept);
     }
-    for (const auto& [id, e] : ledger.contents_.entries) ledger.next_id_ = std::max(ledger.next_id_, id + 1);
-    if (ledger.contents_.boot_id != boot_id) {
-      for (auto& [id, e] : ledger.contents_.entries) ledger.previous_boot_.push_back(std::move(e));
-      ledger.contents_.entries.clear();
+    for (auto it = contents_.entries.begin(); it != contents_.entries.end();) {
+      LedgerEntry& e = it->second;
+      next_id_ = std::max(next_id_, e.id + 1);
+      e.doubtful = damaged;
+      if (e.boot.empty() || e.boot == boot_id) {
+        ++it;
+        continue;
+      }
+      previous_boot_.push_back(std::move(e));
+      it = contents_.entries.erase(it);
     }
   }
-  ledger.contents_.boot_id = std::move(boot_id);
-  if (auto done = ledger.compact(); !done) {
+  contents_.boot_id = std::move(boot_id);
+  if (auto done = compact(); !done) {
     // No room for a clean copy: go on with the file as it is. Whoever only restores needs no room; whoever
     // wants to write knobs is refused by begin() until there is some.
-    if (text.empty()) return std::move(done).error();
-    ledger.file_ = Fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-    if (!ledger.file_) return Error::from_errno(errno, "open " + path);
-    ledger.size_ = text.size();
-    if (ledger.contents_.torn_tail) {
-      ledger.size_ = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-      if (::ftruncate(ledger.file_.get(), static_cast<off_t>(ledger.size_)) != 0)
-        return Error::from_errno(errno, "truncate " + path);
+    if (!there || text->empty()) return std::move(done).error();
+    FLASH_TRY(file_, open_own(path_, O_WRONLY));
+    size_ = contents_.body_size;
+    crc_ = contents_.body_crc;
+    if (contents_.torn_tail) {
+      if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
+        return Error::from_errno(errno, "truncate " + path_);
+    } else {
+      end_ = text->substr(size_);
     }
   }
-  return ledger;
+  return {};
 }
 
 Ledger::~Ledger() {
   // An empty ledger says "nothing was left behind" best by not being there (flashd-restore.service looks).
-  if (lock_ && file_ && contents_.entries.empty()) ::unlink(path_.c_str());
+  if (lock_ && file_ && contents_.entries.empty() && in_place()) ::unlink(path_.c_str());
+}
+
+bool Ledger::in_place() const {
+  struct stat open {
+  }, there{};
+  return ::fstat(file_.get(), &open) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
+         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
 }
 
 Result<void> Ledger::compact() {
-  const std::string text = serialise(contents_);
+  const std::string text = ledger::serialise(contents_);
+  Crc32 crc;
+  crc.add(text);
+  std::string end;
+  ledger::Writer(end).end(crc.value());
   const std::string temporary = path_ + ".new";
-  Fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
-  if (!file) return Error::from_errno(errno, "open " + temporary);
-  auto written = write_all(file.get(), text, temporary);
+  ::unlink(temporary.c_str());  // of a process that was killed here
+  FLASH_TRY(Fd file, open_own(temporary, O_WRONLY | O_CREAT | O_EXCL));
+  auto written = write_at(file.get(), text + end, 0, temporary);
   if (written && ::fdatasync(file.get()) != 0) written = Error::from_errno(errno, "sync " + temporary);
   if (written && ::rename(temporary.c_str(), path_.c_str()) != 0)
     written = Error::from_errno(errno, "rename " + temporary);
@@ -343,31 +175,107 @@ Result<void> Ledger::compact() {
   }
   file_ = std::move(file);
   size_ = text.size();
+  crc_ = crc;
+  end_ = std::move(end);
   owed_.clear();
-  return sync_directory(directory_of(path_));
+  return sync_directory(directory_);
 }
 
 Ledger Ledger::unwritable(std::string reason) {
-  Ledger ledger("", Fd());
+  Ledger ledger;
   ledger.unwritable_ = std::move(reason);
   return ledger;
 }
 
+Ledger Ledger::waiting(std::string reason, std::function<Result<Ledger>()> open) {
+  Ledger ledger = unwritable(std::move(reason));
+  ledger.open_ = std::move(open);
+  return ledger;
+}
+
+void Ledger::take(Ledger&& other) {
+  unwritable_.clear();
+  open_ = nullptr;
+  directory_ = std::move(other.directory_);
+  path_ = std::move(other.path_);
+  lock_ = std::move(other.lock_);
+  file_ = std::move(other.file_);
+  size_ = other.size_;
+  crc_ = other.crc_;
+  end_ = std::move(other.end_);
+  next_id_ = other.next_id_;
+  owed_ = std::move(other.owed_);
+  contents_ = std::move(other.contents_);
+  previous_boot_ = std::move(other.previous_boot_);
+}
+
+Result<LedgerState> Ledger::ensure(Now now) {
+  if (!forbidden_.empty()) return Error(std::errc::operation_not_permitted, forbidden_);
+  if (!file_ && !open_) return LedgerState::Same;
+  if (file_ && in_place()) {
+    unwritable_.clear();
+    retry_at_ = retry_after_ = {};
+    return LedgerState::Same;
+  }
+  if (now.mono >= retry_at_) {
+    const auto again = [this]() -> Result<LedgerState> {
+      if (open_) {
+        FLASH_TRY(Ledger opened, open_());
+        take(std::move(opened));
+        (void)set_keep(false, "");  // its daemon is gone, and its knobs are put back now
+        return LedgerState::Opened;
+      }
+      // A lock on a file that nobody finds any more keeps nobody out.
+      struct stat held {
+      }, there{};
+      if (::fstat(lock_.get(), &held) != 0 || ::lstat((directory_ + "/ledger.lock").c_str(), &there) != 0 ||
+          held.st_dev != there.st_dev || held.st_ino != there.st_ino) {
+        FLASH_TRY(lock_, lock(directory_));
+      }
+      FLASH_CHECK(compact());
+      return LedgerState::Rewritten;
+    }();
+    if (again) {
+      unwritable_.clear();
+      retry_at_ = retry_after_ = {};
+      return again;
+    }
+    unwritable_ =
+        (open_ ? "" : path_ + " was removed, and cannot be written anew: ") + again.error().message();
+    retry_after_ = retry_after_ == Duration{} ? kFirstRetry : std::min(2 * retry_after_, kLongestRetry);
+    retry_at_ = now.mono + retry_after_;
+  }
+  return Error(std::errc::read_only_file_system, unwritable_);
+}
+
 Result<void> Ledger::append(std::string_view text, bool durable) {
   if (!unwritable_.empty()) return Error(std::errc::read_only_file_system, unwritable_);
-  auto done = write_all(file_.get(), text, path_);
+  Crc32 crc = crc_;
+  crc.add(text);
+  std::string end;
+  ledger::Writer(end).end(crc.value());
+  std::string all(text);
+  all += end;
+  auto done = write_at(file_.get(), all, size_, path_);
   if (done && durable && ::fdatasync(file_.get()) != 0) done = Error::from_errno(errno, "sync " + path_);
   if (!done) {
-    // Half a record must not stay in the middle of the file. Truncation needs no room.
-    if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
+    // Half a record must not stay in the middle of the file. Neither truncation nor an end where one has been
+    // needs room.
+    const auto back = write_at(file_.get(), end_, size_, path_);
+    if (::ftruncate(file_.get(), static_cast<off_t>(size_ + (back ? end_.size() : 0))) != 0)
       return Error::from_errno(errno, "truncate " + path_ + " after a failed write");
     return done;
   }
   size_ += text.size();
+  crc_ = crc;
+  end_ = std::move(end);
   return {};
 }
 
 Result<void> Ledger::begin(Now now, std::span<LedgerIntent> intents) {
+  if (!forbidden_.empty()) return Error(std::errc::operation_not_permitted, forbidden_);
+  if (file_ && !in_place())
+    return Error(std::errc::no_such_file_or_directory, path_ + " was removed or replaced by another");
   if (size_ > compact_above_) {
     (void)compact();  // failing is no harm: the file only stays long
     compact_above_ = std::max(kCompactAbove, 2 * size_);
@@ -375,20 +283,30 @@ Result<void> Ledger::begin(Now now, std::span<LedgerIntent> intents) {
   const std::int64_t when =
       std::chrono::duration_cast<std::chrono::seconds>(now.wall.time_since_epoch()).count();
   std::string text = owed_;  // before anything new, so that no knob ever has two originals
-  bool first = false;
+  ledger::Writer writer(text);
   std::uint64_t next = next_id_;
   std::vector<LedgerEntry> fresh;
   for (LedgerIntent& i : intents) {
-    if (i.id == 0) {
-      first = true;
-      LedgerEntry e{next++, *i.ref, i.original, std::string(i.raw), when, kNone, kNone, false};
-      put_original(text, e);
-      i.id = e.id;
-      fresh.push_back(std::move(e));
-    }
-    Record(text, 'I').number(i.id).number(i.value).end();
+    if (i.id != 0) continue;
+    LedgerEntry e;
+    e.id = i.id = next++;
+    e.ref = *i.ref;
+    e.original = i.original;
+    e.raw = i.raw;
+    e.when_s = when;
+    e.confirmed = e.intended = kNone;
+    e.boot = contents_.boot_id;
+    fresh.push_back(std::move(e));
   }
-  if (auto done = append(text, first); !done) {
+  const auto originals = [&] {
+    if (fresh.empty()) return;
+    writer.boot(contents_.boot_id);
+    for (const LedgerEntry& e : fresh) writer.original(e);
+  };
+  originals();
+  for (const LedgerIntent& i : intents) writer.intent(i.id, i.value);
+  originals();
+  if (auto done = append(text, !fresh.empty()); !done) {
     for (LedgerIntent& i : intents)
       if (i.id >= next_id_) i.id = 0;
     return done;
@@ -405,22 +323,25 @@ Result<void> Ledger::begin(Now now, std::span<LedgerIntent> intents) {
 }
 
 Result<void> Ledger::confirm(std::span<const LedgerValue> values) {
-  if (values.empty()) return {};
   std::string text;
+  ledger::Writer writer(text);
   for (const auto& v : values) {
     const auto found = contents_.entries.find(v.id);
     if (found == contents_.entries.end()) continue;
     found->second.confirmed = v.value;
     found->second.open_intent = false;
-    Record(text, 'W').number(v.id).number(v.value).end();
+    found->second.doubtful = false;
+    writer.confirmed(v.id, v.value);
   }
+  if (text.empty()) return {};
   return append(text, false);
 }
 
 Result<void> Ledger::drop(std::span<const std::uint64_t> ids) {
   std::string text;
+  ledger::Writer writer(text);
   for (const auto id : ids)
-    if (contents_.entries.erase(id) > 0) Record(text, 'D').number(id).end();
+    if (contents_.entries.erase(id) > 0) writer.dropped(id);
   if (text.empty()) return {};
   auto done = append(text, false);
   if (!done) owed_ += text;
@@ -430,7 +351,7 @@ Result<void> Ledger::drop(std::span<const std::uint64_t> ids) {
 Result<void> Ledger::set_keep(bool keep, std::string_view reason) {
   if (keep == contents_.keep && reason == contents_.keep_reason) return {};
   std::string text;
-  Record(text, 'K').text(keep ? "keep" : "restore").text(reason).end();
+  ledger::Writer(text).keep(keep, reason);
   FLASH_CHECK(append(text, true));
   contents_.keep = keep;
   contents_.keep_reason = reason;

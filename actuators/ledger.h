@@ -1,23 +1,36 @@
 // Purpose: the durable record of what every knob was before we touched it, so that another process can put it
 // back after a stop, a crash or kill -9.
 //
-// <directory>/ledger is a text file of records, appended; one record is one line:
+// <directory>/ledger is a text file of records; one record is one line:
 //
 //   <crc32 of the rest, 8 hex digits> <type>\t<field>\t...\n         (tab, newline and backslash are escaped)
-//   B boot-id                                             the records below belong to this boot
-//   K keep|restore reason                                 what the restorer shall do if it finds this file
-//   now O id kind target-kind target driver locator value raw when        the original, before our first
-//   write I id value                                            we are about to write value W id value value
-//   was read back after our write D id                                                  restored, or given up
-//   to another writer: forget it
+//   V 2                       the file has an end (E); one of an earlier version has not, and is read as well
+//   B boot-id                 the records below belong to this boot
+//   K keep|restore reason     what the restorer shall do if it finds this file now
+//   O id kind target-kind target driver locator value raw when
+//                             the original, before our first write
+//   I id value                we are about to write value
+//   W id value                value was read back after our write
+//   D id                      restored, or given up to another writer: forget it
+//   E crc                     the end: CRC-32 of all bytes before it
 //
 // What it must survive. The settings themselves (cgroup files, cpufreq files, systemd's runtime properties)
 // do not survive a reboot, so records of another boot only say that there is nothing to put back. Within a
 // boot the enemy is kill -9: what write(2) took is in the page cache and survives it. Hence an original is
 // synced with fdatasync (one per begin(), and only if it brings a new original) before the knob is first
-// written; intents, confirmations and drops are appended without a sync. A lost confirmation leaves an open
+// written; intents, confirmations and drops are written without a sync. A lost confirmation leaves an open
 // intent, which restore reads as "ours"; a lost drop leaves an entry whose knob is either at its original
 // (nothing to do) or at a value that is not ours (left alone).
+//
+// And damage: what is not as it was written is never acted upon, and always said. Each line has its checksum;
+// lines that are missing or out of place, and a file that was cut off, are seen at the end, which each write
+// puts further down. Originals, and the boot that they are of, are in the file twice, not next to each other.
+// Records whose boot cannot be read count as this boot's, but then only the very values that we wrote are
+// ours.
+//
+// Who may write it. The directory and the files belong to root (or the process's user) and nobody else can
+// write them; our files are no links. Whoever removes or replaces the file while knobs are under control is
+// noticed before the next write: no knob is written, and the file is written anew (ensure()).
 //
 // Ownership: owns its descriptors and an exclusive lock on <directory>/ledger.lock, which the kernel drops
 // with the process. Thread rule: one thread.
@@ -25,12 +38,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "actuators/crc32.h"
 #include "core/ports.h"
 #include "core/result.h"
 #include "core/time.h"
@@ -49,6 +64,9 @@ struct LedgerEntry {
   double intended = 0;      // last value announced; NaN: none
   /// Announced and not confirmed: whatever is in force now may be ours (drivers round).
   bool open_intent = false;
+  std::string boot;  // of which boot; empty: not to be read
+  /// The file was damaged: a value that we know nothing of may still be ours, so it is not taken for settled.
+  bool doubtful = false;
 };
 
 struct LedgerContents {
@@ -59,6 +77,11 @@ struct LedgerContents {
   std::vector<std::string> problems;  // "line 7: checksum does not match"
   /// The last line was cut short, as a crash in mid-write leaves it. No problem: its write never happened.
   bool torn_tail = false;
+  /// The end that a file of this version has is missing: after a crash in mid-write, or a part was lost.
+  bool cut_short = false;
+  std::size_t records = 0;    // readable ones
+  std::size_t body_size = 0;  // bytes before the end, or before a torn tail
+  Crc32 body_crc;             // of these
 };
 
 /// Pure; accepts any bytes. Every readable record counts, an unreadable one is named in `problems`.
@@ -77,18 +100,32 @@ struct LedgerValue {
   double value = 0;
 };
 
+/// What ensure() found.
+enum class LedgerState : std::uint8_t {
+  Same,
+  Opened,     // only now. Its entries are those of an earlier process
+  Rewritten,  // it had been removed or replaced
+};
+
 class Ledger {
  public:
-  /// Creates the directory if need be. EWOULDBLOCK: another process (a running flashd) has it. A file that
-  /// has problems is kept beside it as ledger.damaged. Entries of another boot are set aside in
-  /// previous_boot().
+  /// Creates the directory if need be. EWOULDBLOCK: another process (a running flashd) has it. EPERM: others
+  /// could write it. A file that has problems is kept beside it as ledger.damaged. Entries of another boot
+  /// are set aside in previous_boot().
   static Result<Ledger> open(const std::string& directory, std::string boot_id);
-  /// One that takes nothing: every begin() fails with `reason`, so that no knob is written (a dry run, or a
-  /// directory that cannot be written).
+  /// One that takes nothing: every begin() fails with `reason`, so that no knob is written (a dry run).
   static Ledger unwritable(std::string reason);
+  /// The same until `open`, which ensure() calls now and then, gives one.
+  static Ledger waiting(std::string reason, std::function<Result<Ledger>()> open);
   ~Ledger();
   Ledger(Ledger&&) noexcept = default;
   Ledger& operator=(Ledger&&) noexcept = delete;
+
+  /// Is there a file, and is it still the one at its path? Else opens or writes it, again after 1, 2, 4 ...
+  /// 60 s if that fails; the error says why no knob is written.
+  Result<LedgerState> ensure(Now now);
+  /// While `reason` is not empty, begin() and ensure() fail with it: somebody else may be in control.
+  void forbid(std::string reason) { forbidden_ = std::move(reason); }
 
   /// Before a write. On an error the file is as it was, and the caller must write no knob.
   Result<void> begin(Now now, std::span<LedgerIntent> intents);
@@ -109,16 +146,26 @@ class Ledger {
   const std::string& path() const { return path_; }
 
  private:
-  Ledger(std::string path, Fd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  Ledger() = default;
+  Ledger(std::string directory, Fd lock);
+  static Result<Fd> lock(const std::string& directory);
+  Result<void> load(std::string boot_id);
   Result<void> append(std::string_view text, bool durable);
   Result<void> compact();
+  bool in_place() const;
+  void take(Ledger&& other);
 
-  std::string path_;
+  std::string directory_, path_;
   std::string unwritable_;  // not empty: why nothing is taken
+  std::string forbidden_;
+  std::function<Result<Ledger>()> open_;  // while there is none
+  Duration retry_at_{}, retry_after_{};
   Fd lock_;
   Fd file_;
   static constexpr std::size_t kCompactAbove = 1 << 20;
-  std::size_t size_ = 0;
+  std::size_t size_ = 0;  // of the file without its end
+  Crc32 crc_;             // of the same
+  std::string end_;       // as it stands behind that; empty: none
   std::size_t compact_above_ = kCompactAbove;
   std::uint64_t next_id_ = 1;
   std::string owed_;  // drops that could not be written

@@ -74,8 +74,18 @@ RestoreReport::Item restore_part(KnobDriver& driver, const LedgerEntry& entry) {
     item.message = "was at its original, " + setting_text(kind, entry.original);
     return item;
   }
-  // An open intent may have been rounded by the kernel, so any value can be what it left.
-  if (!entry.open_intent && !same_setting(kind, now->value, entry.confirmed)) {
+  // An open intent may have been rounded by the kernel, so any value can be what it left. In a damaged ledger it
+  // may be an old one, and only what we wrote is ours.
+  const bool ours =
+      same_setting(kind, now->value, entry.confirmed) ||
+      (entry.open_intent && (!entry.doubtful || same_setting(kind, now->value, entry.intended)));
+  if (!ours && entry.doubtful) {
+    item.message = "the ledger was damaged: now " + setting_text(kind, now->value) +
+                   ", which may be ours or somebody else's; the original was " +
+                   setting_text(kind, entry.original) + "; left";
+    return item;
+  }
+  if (!ours) {
     item.restored = true;
     item.message = "changed by someone else since (now " + setting_text(kind, now->value) + ", ours was " +
                    setting_text(kind, entry.confirmed) + "); left";

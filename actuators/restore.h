@@ -16,7 +16,8 @@ KnobDriver* driver_named(std::span<KnobDriver* const> drivers, std::string_view 
 
 /// One knob. `restored` is true when nothing of ours is in force any more: read back equals the original; or
 /// the knob is gone with its cgroup; or someone else has changed it since (neither the original nor what we
-/// last wrote or announced), which is left as it is and said in `message`.
+/// last wrote or announced), which is left as it is and said in `message`. In a damaged ledger the last of
+/// these proves nothing, so it counts as not restored.
 RestoreReport::Item restore_knob(KnobDriver& driver, const LedgerEntry& entry);
 
 /// The policies of a CPU set's frequency, each as an entry of its own (the driver's raw text has one line per
@@ -35,10 +36,14 @@ enum class RestoreRequest : std::uint8_t {
 
 struct LedgerRestore {
   RestoreReport report;
-  bool kept = false;                  // left in force for the next daemon, which resumes the leases
-  std::string kept_because;           // the marker's reason
-  std::size_t previous_boot = 0;      // entries of an earlier boot: nothing to put back
-  std::vector<std::string> problems;  // unreadable records of the ledger
+  bool kept = false;              // left in force for the next daemon, which resumes the leases
+  std::string kept_because;       // the marker's reason
+  std::size_t previous_boot = 0;  // entries of an earlier boot: nothing to put back
+  std::vector<std::string>
+      problems;  // of the ledger: something may be in force that it does not tell of any more
+
+  /// All that we changed is as it was before, for certain.
+  bool proven() const { return !kept && problems.empty() && report.complete(); }
 };
 
 /// The whole of `flashd --restore`. Idempotent. Entries that are proven restored leave the ledger, others

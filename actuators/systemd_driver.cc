@@ -14,6 +14,7 @@
 #include "host/cgroup_id.h"
 #include "host/file_io.h"
 #include "host/parse.h"
+#include "host/safe_path.h"
 
 namespace flash {
 namespace {
@@ -29,9 +30,10 @@ CgroupController controller_of(KnobKind kind) {
 
 constexpr const char* kDropInTops[] = {"/run/systemd/system.control/", "/run/systemd/transient/"};
 
-bool has_text(const std::string& path) {
+bool has_text(const std::string& top, const std::string& file) {
+  const auto there = open_beneath(top, file, O_PATH);
   struct stat st {};
-  return ::stat(path.c_str(), &st) == 0 && st.st_size > 0;
+  return there && ::fstat(there->get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
 }
 
 /// Without effect, and without systemd taking notice.
@@ -102,8 +104,8 @@ Result<KnobReading> SystemdDriver::read_files(const KnobRef& ref) {
 /// The drop-in that sets the property now; empty if there is none.
 std::string SystemdDriver::drop_in(const KnobRef& ref) const {
   for (const char* top : kDropInTops) {
-    auto path = root_.path(top) + unit_of(ref.locator) + ".d/50-" + setting(ref.kind) + ".conf";
-    if (has_text(path)) return path;
+    const std::string file = unit_of(ref.locator) + ".d/50-" + setting(ref.kind) + ".conf";
+    if (has_text(root_.path(top), file)) return root_.path(top) + file;
   }
   return {};
 }

@@ -111,7 +111,7 @@ int run_restore(const CommandLine& line, const DaemonConfig& config) {
   }
   sd_bus_close_unref(bus);
 
-  const bool good = restored.kept || restored.report.complete();
+  const bool good = restored.proven() || (restored.kept && restored.problems.empty());
   if (line.json) {
     nlohmann::json items = nlohmann::json::array();
     for (const RestoreReport::Item& item : restored.report.items)
@@ -120,7 +120,7 @@ int run_restore(const CommandLine& line, const DaemonConfig& config) {
                        {"locator", item.ref.locator},
                        {"restored", item.restored},
                        {"message", item.message}});
-    print_json({{"restored", good && !restored.kept},
+    print_json({{"restored", restored.proven()},
                 {"kept", restored.kept},
                 {"previous_boot", restored.previous_boot},
                 {"problems", restored.problems},
@@ -131,7 +131,7 @@ int run_restore(const CommandLine& line, const DaemonConfig& config) {
       log(LOG_NOTICE,
           "knobs are kept in force" +
               (restored.kept_because.empty() ? std::string() : " (" + restored.kept_because + ")"));
-    else if (restored.report.items.empty())
+    else if (restored.report.items.empty() && good)
       log(LOG_INFO, "nothing to restore");
   }
   return good ? 0 : 1;

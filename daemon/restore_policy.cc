@@ -36,7 +36,7 @@ void log_restore(const LedgerRestore& restored) {
           (item.restored ? "restored: " : "not restored: ") + restore_item_text(item), {{"MESSAGE_ID", id}});
   }
   for (const std::string& problem : restored.problems)
-    log(LOG_WARNING, "ledger: " + problem, {{"MESSAGE_ID", id}});
+    log(LOG_ERR, "the ledger was damaged, and is kept as ledger.damaged: " + problem, {{"MESSAGE_ID", id}});
   if (!restored.report.items.empty())
     log(LOG_NOTICE,
         std::to_string(back) + " of " + std::to_string(restored.report.items.size()) +

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "host/file_io.h"
 #include "tests/support/fake_host.h"
 
 namespace flash {
@@ -138,6 +142,44 @@ TEST(CgroupDriver, ABadLocatorIsNoCgroup) {
   Knobs k(host);
   for (const char* bad : {"", "7", "/app", "x /app", "7 "})
     EXPECT_FALSE(k.driver.read({KnobKind::CpuLimit, {}, "cgroupfs", bad})) << bad;
+}
+
+// A ledger that somebody else has written names what it likes; before, the driver went there and wrote.
+TEST(CgroupDriver, ALocatorDoesNotLeadOutOfTheHierarchy) {
+  FakeHost host = v2_host();
+  const std::string top = host.root().path("/");
+  namespace fs = std::filesystem;
+  fs::create_directories(top + "/outside/inner");
+  for (const char* d : {"/outside", "/outside/inner"}) std::ofstream(top + d + "/cpu.max") << "max 100000\n";
+  const std::string mount = top + "/sys/fs/cgroup";
+  fs::create_directory_symlink("../../../outside", mount + "/link");
+  fs::create_directory_symlink(top + "/outside", mount + "/app/link");
+  fs::create_directory(mount + "/linked_file");
+  fs::create_symlink(top + "/outside/cpu.max", mount + "/linked_file/cpu.max");
+  CgroupDriver driver(host.root(), *host.layout());
+  const auto inode = [](const std::string& path) { return std::to_string(*inode_of(path)); };
+  const std::string outside = inode(top + "/outside"), inner = inode(top + "/outside/inner");
+  const std::vector<std::string> locators = {outside + " /../../../outside",
+                                             outside + " ../../../outside",
+                                             outside + " /app/../../../../outside",
+                                             inner + " /../../../outside/inner",
+                                             outside + " /link",
+                                             inner + " /link/inner",
+                                             outside + " /app/link",
+                                             inner + " /app/link/inner",
+                                             inode(mount + "/app") + " /app/../app",
+                                             inode(mount + "/app") + " /./app",
+                                             inode(mount + "/app") + " /app//.",
+                                             inode(mount + "/linked_file") + " /linked_file",
+                                             outside + " " + top + "/outside"};
+  for (const std::string& locator : locators) {
+    const KnobRef ref{KnobKind::CpuLimit, {TargetKind::Cgroup, 7}, "cgroupfs", locator};
+    EXPECT_FALSE(driver.read(ref)) << locator;
+    EXPECT_FALSE(driver.write(ref, 1)) << locator;
+    EXPECT_FALSE(driver.restore(ref, "50000 100000")) << locator;
+  }
+  for (const char* f : {"outside/cpu.max", "outside/inner/cpu.max"})
+    EXPECT_EQ(host.read(f), "max 100000\n") << f;
 }
 
 TEST(CgroupDriver, WhatIsNoLimitIsAnError) {

@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <set>
 
 #include "tests/actuators/temporary_folder.h"
 
@@ -127,11 +131,11 @@ TEST_F(LedgerFile, ReportsACorruptLineByNumberAndUsesTheRest) {
 
 TEST_F(LedgerFile, ADamagedFileIsKept) {
   std::string whole = three();
-  whole[whole.find('\n') + 12] ^= 1;  // the first original
+  whole[whole.find("\tcpu-limit\t")] ^= 1;  // the first original
   put(whole);
   Ledger ledger = open();
-  EXPECT_THAT(ledger.problems()[0], HasSubstr("line 2"));
-  EXPECT_EQ(ledger.entries().size(), 2u);
+  EXPECT_THAT(ledger.problems()[0], HasSubstr("line 4"));
+  EXPECT_EQ(ledger.entries().size(), 3u) << "it is there twice";
   std::ifstream in(folder.path() + "/ledger.damaged", std::ios::binary);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), whole);
 }
@@ -153,6 +157,294 @@ TEST_F(LedgerFile, WhatAnotherBootWroteIsSetAside) {
   Ledger ledger = open("boot-2");
   EXPECT_THAT(ledger.entries(), IsEmpty());
   EXPECT_EQ(ledger.previous_boot().size(), 3u);
+}
+
+// Before, such a file said that there was nothing to put back, and every limit stayed in force.
+TEST_F(LedgerFile, WhereTheBootCannotBeReadItCountsAsThisOne) {
+  std::string whole = three();
+  for (auto at = whole.find(" B\t"); at != std::string::npos; at = whole.find(" B\t", at + 1))
+    whole[at + 4] ^= 1;
+  put(whole);
+  Ledger ledger = open();
+  EXPECT_EQ(ledger.entries().size(), 3u);
+  EXPECT_THAT(ledger.previous_boot(), IsEmpty());
+  EXPECT_THAT(ledger.problems(), ::testing::Not(IsEmpty()));
+  for (const auto& [id, e] : ledger.entries()) EXPECT_TRUE(e.doubtful && e.boot.empty());
+}
+
+TEST_F(LedgerFile, OneBootLineOfSeveralIsEnough) {
+  const std::string whole = three();
+  std::vector<std::size_t> boots;
+  for (auto at = whole.find(" B\t"); at != std::string::npos; at = whole.find(" B\t", at + 1))
+    boots.push_back(at);
+  ASSERT_GE(boots.size(), 4u);
+  for (const std::size_t at : boots) {
+    std::string bad = whole;
+    bad[at + 4] ^= 1;
+    put(bad);
+    EXPECT_EQ(open("boot-2").previous_boot().size(), 3u) << at;
+  }
+}
+
+// A boot that began with a full disk appends to the file of the boot before.
+TEST_F(LedgerFile, TwoBootsInOneFileAreToldApart) {
+  put(three());
+  struct rlimit old {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto signal = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit tight = old;
+  tight.rlim_cur = 10;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  Ledger second = open("boot-2");
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, signal);
+  EXPECT_EQ(second.previous_boot().size(), 3u);
+  begin(second, knob("9 /z"), 1, "1", 2);
+  const std::string both = text();
+  TemporaryFolder other;
+  std::ofstream(other.path() + "/ledger", std::ios::binary) << both;
+  const auto after = Ledger::open(other.path(), "boot-2");
+  ASSERT_TRUE(after) << after.error().message();
+  EXPECT_THAT(after->problems(), IsEmpty());
+  ASSERT_EQ(after->entries().size(), 1u);
+  EXPECT_EQ(after->entries().begin()->second.ref.locator, "9 /z");
+  EXPECT_EQ(after->previous_boot().size(), 3u);
+}
+
+TEST_F(LedgerFile, WhatIsMissingIsNoticedByTheEnd) {
+  const std::string whole = three();
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < whole.size();) {
+    const auto end = whole.find('\n', at) + 1;
+    lines.push_back(whole.substr(at, end - at));
+    at = end;
+  }
+  const auto file = [&](const std::vector<std::string>& all) {
+    std::string out;
+    for (const std::string& l : all) out += l;
+    return out;
+  };
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    auto without = lines, twice = lines, swapped = lines;
+    without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
+    twice.insert(twice.begin() + static_cast<std::ptrdiff_t>(i), lines[i]);
+    if (i + 1 < lines.size()) std::swap(swapped[i], swapped[i + 1]);
+    const auto cut = std::vector<std::string>(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(i));
+    for (const auto& [what, damaged] :
+         {std::pair{"without", without}, {"twice", twice}, {"swapped", swapped}, {"cut", cut}}) {
+      if (damaged == lines) continue;
+      if (std::string(what) == "without" && i == 0) continue;  // an end all the same: nothing is lost with V
+      put(file(damaged));
+      EXPECT_THAT(open().problems(), ::testing::Not(IsEmpty())) << what << " line " << i + 1;
+    }
+  }
+}
+
+TEST_F(LedgerFile, OneOfAnEarlierVersionIsRead) {
+  // No version, no end, the boot once.
+  std::string old;
+  const std::string whole = three();
+  bool boot = false;
+  std::set<std::string> originals;
+  for (std::size_t at = 0; at < whole.size();) {
+    const auto end = whole.find('\n', at) + 1;
+    const std::string line = whole.substr(at, end - at);
+    at = end;
+    const char type = line[9];
+    if (type == 'V' || type == 'E' || (type == 'B' && boot) ||
+        (type == 'O' && !originals.insert(line).second))
+      continue;
+    boot |= type == 'B';
+    old += line;
+  }
+  put(old);
+  {
+    Ledger ledger = open();
+    EXPECT_THAT(ledger.problems(), IsEmpty());
+    EXPECT_EQ(ledger.entries().size(), 3u);
+  }
+  put(old);
+  EXPECT_EQ(open("boot-2").previous_boot().size(), 3u);
+}
+
+TEST_F(LedgerFile, AFileWithoutAReadableLineIsAProblem) {
+  for (const std::string& bytes :
+       {std::string(), std::string(300, '\0'), std::string(300, '\n'), std::string("x")}) {
+    put(bytes);
+    EXPECT_THAT(open().problems(), ::testing::Not(IsEmpty())) << bytes.size();
+  }
+}
+
+TEST_F(LedgerFile, AKnobThatWasTakenAnewHasItsLatestOriginal) {
+  put(three());
+  std::string bad;
+  {
+    Ledger ledger = open();
+    const auto id = ledger.find(knob("1 /a"))->id;
+    ASSERT_TRUE(ledger.drop(std::span(&id, 1)));
+    confirm(ledger, begin(ledger, knob("1 /a"), 9, "900000 100000", 4), 4);
+    bad = text();
+  }
+  bad[bad.find(" D\t") + 3] ^= 1;  // the drop is lost
+  put(bad);
+  Ledger ledger = open();
+  EXPECT_EQ(ledger.entries().size(), 3u);
+  EXPECT_EQ(ledger.find(knob("1 /a"))->raw, "900000 100000");
+}
+
+// -- who may write it
+
+TEST_F(LedgerFile, NotWhereOthersCouldWriteIt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  struct Row {
+    const char* what;
+    std::function<void(const std::string&)> spoil;
+    const char* says;
+  };
+  const std::string folder_path = folder.path();
+  const auto state = [&] { return folder_path + "/state"; };
+  const std::vector<Row> rows = {
+      {"of another user", [](const std::string& d) { (void)!::chown(d.c_str(), 65534, 0); },
+       "belongs to another user"},
+      {"open to all", [](const std::string& d) { ::chmod(d.c_str(), 0777); }, "others can write it"},
+      {"open to all, sticky", [](const std::string& d) { ::chmod(d.c_str(), 01777); }, "others can write it"},
+      {"open to a group",
+       [](const std::string& d) { (void)!::chown(d.c_str(), 0, 65534), ::chmod(d.c_str(), 0770); },
+       "others can write it"},
+      {"a ledger of another user",
+       [](const std::string& d) {
+         std::ofstream(d + "/ledger") << "x\n";
+         (void)!::chown((d + "/ledger").c_str(), 65534, 0);
+       },
+       "ledger: belongs to another user"},
+      {"a ledger that all can write",
+       [](const std::string& d) {
+         std::ofstream(d + "/ledger") << "x\n", ::chmod((d + "/ledger").c_str(), 0666);
+       },
+       "ledger: others can write it"},
+      {"a ledger that is a link",
+       [](const std::string& d) { std::filesystem::create_symlink("/etc/passwd", d + "/ledger"); },
+       "ledger: Too many"},
+      {"a lock that is a link",
+       [](const std::string& d) { std::filesystem::create_symlink("/nowhere", d + "/ledger.lock"); },
+       "Too many"},
+      {"a FIFO", [](const std::string& d) { ::mkfifo((d + "/ledger").c_str(), 0600); }, "not a regular file"},
+      {"a directory", [](const std::string& d) { ::mkdir((d + "/ledger").c_str(), 0700); },
+       "not a regular file"},
+  };
+  for (const Row& row : rows) {
+    std::filesystem::remove_all(state());
+    ASSERT_EQ(::mkdir(state().c_str(), 0750), 0);
+    row.spoil(state());
+    const auto opened = Ledger::open(state(), "boot-1");
+    EXPECT_FALSE(opened) << row.what;
+    if (!opened) {
+      EXPECT_THAT(opened.error().message(), HasSubstr(row.says)) << row.what;
+    }
+    EXPECT_FALSE(std::filesystem::exists("/nowhere"));
+  }
+  // Above it, too: whoever can rename the directory can put another in its place.
+  std::filesystem::remove_all(state());
+  ::chmod(folder_path.c_str(), 0777);
+  EXPECT_FALSE(Ledger::open(state(), "boot-1"));
+  ::chmod(folder_path.c_str(), 0700);
+  EXPECT_TRUE(Ledger::open(state(), "boot-1"));
+}
+
+TEST_F(LedgerFile, ATemporaryFileOfSomebodyElseIsNotFollowed) {
+  put(three());
+  std::ofstream(folder.path() + "/victim") << "mine";
+  std::filesystem::create_symlink("victim", folder.path() + "/ledger.new");
+  EXPECT_EQ(open().entries().size(), 3u);
+  std::ifstream victim(folder.path() + "/victim");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(victim), {}), "mine");
+}
+
+// -- a ledger that goes, or comes late
+
+TEST_F(LedgerFile, IsWrittenAnewWhereItWasRemovedOrReplaced) {
+  const std::string state = folder.path() + "/state";
+  const std::vector<std::pair<const char*, std::function<void()>>> rows = {
+      {"file removed", [&] { std::filesystem::remove(state + "/ledger"); }},
+      {"directory removed", [&] { std::filesystem::remove_all(state); }},
+      {"directory moved away", [&] { std::filesystem::rename(state, folder.path() + "/elsewhere"); }},
+      {"file replaced",
+       [&] {
+         std::filesystem::remove(state + "/ledger");
+         std::ofstream(state + "/ledger") << "";
+       }},
+  };
+  for (const auto& [what, attack] : rows) {
+    std::filesystem::remove_all(state);
+    std::filesystem::remove_all(folder.path() + "/elsewhere");
+    auto opened = Ledger::open(state, "boot-1");
+    ASSERT_TRUE(opened);
+    Ledger& ledger = *opened;
+    const auto id = begin(ledger, knob("1 /a"), 5, "5", 2);
+    attack();
+    const KnobRef other = knob("2 /b");
+    LedgerIntent intent{0, &other, 1, "1", 2};
+    EXPECT_FALSE(ledger.begin(Now{}, std::span(&intent, 1))) << what << ": no write without a ledger";
+    const auto again = ledger.ensure(Now{});
+    ASSERT_TRUE(again) << what << ": " << again.error().message();
+    EXPECT_EQ(*again, LedgerState::Rewritten) << what;
+    EXPECT_EQ(*ledger.ensure(Now{}), LedgerState::Same);
+    std::ifstream in(state + "/ledger", std::ios::binary);
+    const auto contents = parse_ledger(std::string(std::istreambuf_iterator<char>(in), {}));
+    EXPECT_THAT(contents.problems, IsEmpty());
+    ASSERT_EQ(contents.entries.count(id), 1u) << what;
+    EXPECT_EQ(contents.entries.at(id).raw, "5");
+    EXPECT_TRUE(ledger.begin(Now{}, std::span(&intent, 1))) << what;
+    EXPECT_FALSE(Ledger::open(state, "boot-1")) << what << ": and it is locked again";
+  }
+}
+
+TEST_F(LedgerFile, WhatCannotBeWrittenAnewIsTriedAgainEverMoreSeldom) {
+  const std::string state = folder.path() + "/state";
+  auto opened = Ledger::open(state, "boot-1");
+  ASSERT_TRUE(opened);
+  begin(*opened, knob("1 /a"), 5, "5", 2);
+  std::filesystem::remove_all(state);
+  std::ofstream(state) << "a file is in the way";
+  const auto at = [](double s) { return Now{from_seconds(s), WallTime(from_seconds(1e9))}; };
+  EXPECT_THAT(opened->ensure(at(0)).error().message(), HasSubstr("cannot be written anew"));
+  std::filesystem::remove(state);
+  EXPECT_FALSE(opened->ensure(at(0.9))) << "not before a second";
+  EXPECT_EQ(*opened->ensure(at(1)), LedgerState::Rewritten);
+}
+
+TEST(WaitingLedger, IsOpenedWithGrowingPauses) {
+  TemporaryFolder folder;
+  int calls = 0;
+  bool full = true;
+  Ledger ledger = Ledger::waiting("no room", [&]() -> Result<Ledger> {
+    ++calls;
+    if (full) return Error(std::errc::no_space_on_device, "still no room");
+    return Ledger::open(folder.path(), "boot-1");
+  });
+  const KnobRef ref = knob("1 /a");
+  LedgerIntent intent{0, &ref, 1, "1", 2};
+  EXPECT_EQ(ledger.begin(Now{}, std::span(&intent, 1)).error().message(), "no room");
+  const auto at = [](double s) { return Now{from_seconds(s), WallTime(from_seconds(1e9))}; };
+  for (int s = 0; s < 600; ++s) EXPECT_EQ(ledger.ensure(at(s)).error().message(), "still no room");
+  EXPECT_GE(calls, 10);
+  EXPECT_LE(calls, 20) << "1, 2, 4 ... 60 s";
+  full = false;
+  EXPECT_EQ(*ledger.ensure(at(700)), LedgerState::Opened);
+  EXPECT_EQ(*ledger.ensure(at(701)), LedgerState::Same);
+  EXPECT_TRUE(ledger.begin(at(701), std::span(&intent, 1)));
+}
+
+TEST_F(LedgerFile, WhatIsForbiddenIsRefusedUntilItIsNot) {
+  Ledger ledger = open();
+  ledger.forbid("another flashd has the name");
+  const KnobRef ref = knob("1 /a");
+  LedgerIntent intent{0, &ref, 1, "1", 2};
+  EXPECT_EQ(ledger.begin(Now{}, std::span(&intent, 1)).error().message(), "another flashd has the name");
+  EXPECT_FALSE(ledger.ensure(Now{}));
+  EXPECT_EQ(intent.id, 0u);
+  ledger.forbid("");
+  EXPECT_TRUE(ledger.begin(Now{}, std::span(&intent, 1)));
 }
 
 TEST_F(LedgerFile, OnlyOneProcessHasIt) {
