@@ -287,7 +287,7 @@ std::vector<std::string> KnobBoard::verify() {
 
 std::vector<Degraded> KnobBoard::degraded() const {
   std::vector<Degraded> list;
-  if (const std::string& why = ledger_missing_.empty() ? ledger_trouble_ : ledger_missing_; !why.empty())
+  if (const std::string& why = ledger_.trouble().empty() ? ledger_trouble_ : ledger_.trouble(); !why.empty())
     list.push_back({"ledger", "no knob is written while the ledger cannot be: " + why});
   if (ledger_rewritten_)
     list.push_back(

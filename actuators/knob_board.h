@@ -105,7 +105,6 @@ class KnobBoard final : public Actuator {
   DescriptorReserve reserve_;           // spent on putting back
   std::vector<LedgerValue> confirmed_;  // scratch of apply()
   std::string ledger_trouble_;          // of the last write; empty: fine
-  std::string ledger_missing_;          // why there is none now
   bool ledger_rewritten_ = false;       // somebody had removed it
   bool orphans_ = false;                // entries without a target could not be put back yet
   Duration next_rediscover_{};

@@ -39,7 +39,6 @@ void KnobBoard::observe(Now now) {
 /// Opened late (the disk was full): what an earlier process left is nobody's by now.
 void KnobBoard::look_after_ledger(Now now) {
   const auto state = ledger_.ensure(now);
-  ledger_missing_ = state ? std::string() : state.error().message();
   if (!state || *state == LedgerState::Same) return;
   ledger_trouble_.clear();
   if (*state == LedgerState::Opened)

@@ -248,6 +248,12 @@ Result<LedgerState> Ledger::ensure(Now now) {
   return Error(std::errc::read_only_file_system, unwritable_);
 }
 
+const std::string& Ledger::trouble() const {
+  static const std::string kFine;
+  if (!forbidden_.empty()) return forbidden_;
+  return file_ || open_ ? unwritable_ : kFine;
+}
+
 Result<void> Ledger::append(std::string_view text, bool durable) {
   if (!unwritable_.empty()) return Error(std::errc::read_only_file_system, unwritable_);
   Crc32 crc = crc_;

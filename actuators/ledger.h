@@ -126,6 +126,8 @@ class Ledger {
   Result<LedgerState> ensure(Now now);
   /// While `reason` is not empty, begin() and ensure() fail with it: somebody else may be in control.
   void forbid(std::string reason) { forbidden_ = std::move(reason); }
+  /// Why no knob is written now, though knobs should be; empty: they are.
+  const std::string& trouble() const;
 
   /// Before a write. On an error the file is as it was, and the caller must write no knob.
   Result<void> begin(Now now, std::span<LedgerIntent> intents);

@@ -26,7 +26,7 @@ Result<json> measure_daemon(const DaemonOptions& options, const std::atomic<bool
                                 {"rules", {{"bench", {{"select", {{"cgroup", tree->glob()}}}}}}}};
   std::vector<std::string> words = {options.program, "--bus", "none"};
   if (options.tree != TreeKind::Real) words.insert(words.end(), {"--root", tree->root().path("")});
-  words.insert(words.end(), {"--config", config});
+  words.insert(words.end(), {"--lock", tree->state_directory() + "/lock", "--config", config});
   FLASH_TRY(auto flashd, Program::start(words, log));
 
   std::uint64_t step = 0;

@@ -363,7 +363,9 @@ class Live {
     std::filesystem::create_directory(daemon->state());
     FLASH_CHECK(configure(*daemon, false));
     FLASH_TRY(Program program, Program::start({beside_or("flashd", "/usr/sbin/flashd"), "--bus", "none",
-                                               "--config", daemon->config},
+                                               // Beside each other: their rules select other cgroups.
+                                               "--lock", daemon->config + ".lock", "--config",
+                                               daemon->config},
                                               log(name)));
     beside_the_applications(program);
     daemon->program.emplace(std::move(program));

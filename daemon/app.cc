@@ -27,6 +27,7 @@
 #include "daemon/peers.h"
 #include "daemon/restore_policy.h"
 #include "daemon/version.h"
+#include "host/file_io.h"
 
 namespace flash {
 namespace {
@@ -70,9 +71,12 @@ class App {
  private:
   Result<void> start();
   void connect_bus();
-  void offer_service();
+  Result<void> offer_service();
+  Result<void> open_service();
+  void allow_writes();
   void disconnect_bus();
   void take_over();
+  void restore_previous(const std::string& directory);
   Result<void> reload();
   void on_tick();
   void on_changed(TargetId id, AgentChange change);
@@ -135,16 +139,31 @@ void App::connect_bus() {
   }
 }
 
-// The service on it, once the connection stands.
-void App::offer_service() {
+// The service on it, once the connection stands. EEXIST: another flashd has the name.
+Result<void> App::offer_service() {
   bus_retry_at_ = read_clocks().mono + kBusRetry;
-  if (!bus_) return;
+  if (!bus_) return {};
   if (sd_bus_is_ready(bus_) <= 0) {
     bus_trouble_ = "the D-Bus daemon does not answer";
     bus_retry_at_ = {};  // the next tick looks again; that costs nothing
-    return;
+    return {};
   }
   node_->set_bus(bus_);
+  auto opened = open_service();
+  // The connection stays without the service: units are still changed over it.
+  bus_trouble_ = opened ? std::string() : "no D-Bus service: " + opened.error().message();
+  allow_writes();
+  return opened;
+}
+
+/// Where there is a bus, who is in control can be reached on it by its name: without it the kill switch would
+/// not be heard, and another may have it. A bus that is gone or silent stops nobody: the host's lock is held.
+void App::allow_writes() {
+  const bool nameless = !line_.dry_run && bus_ && sd_bus_is_ready(bus_) > 0 && !service_;
+  node_->ledger().forbid(nameless ? bus_trouble_ + " (--bus none: without a bus)" : std::string());
+}
+
+Result<void> App::open_service() {
   DbusCallbacks callbacks;
   callbacks.version = kVersion;
   callbacks.now = read_clocks;
@@ -170,18 +189,10 @@ void App::offer_service() {
   callbacks.ticks = [this] { return ticks_; };
   callbacks.tick_duration = [this] { return tick_duration_; };
   callbacks.log = log_call;
-  auto service = DbusService::open(bus_, node_->loop(), std::move(callbacks));
-  if (!service) {
-    bus_trouble_ = "no D-Bus service: " + service.error().message();
-    return;
-  }
-  if (auto name = (*service)->acquire_name(); !name) {
-    // The connection stays: units are still changed over it.
-    bus_trouble_ = "no D-Bus service: " + name.error().message();
-    return;
-  }
-  service_ = std::move(*service);
-  bus_trouble_.clear();
+  FLASH_TRY(auto service, DbusService::open(bus_, node_->loop(), std::move(callbacks)));
+  FLASH_CHECK(service->acquire_name());
+  service_ = std::move(service);
+  return {};
 }
 
 void App::disconnect_bus() {
@@ -192,6 +203,7 @@ void App::disconnect_bus() {
   sd_bus_detach_event(bus_);
   sd_bus_close_unref(bus_);
   bus_ = nullptr;
+  if (node_) allow_writes();
 }
 
 Result<void> App::start() {
@@ -209,6 +221,7 @@ Result<void> App::start() {
   events.decided = [this](const Target& t, const Decision& d) { on_decided(t, d); };
   state_directory_ = line_.state_directory.empty() ? config_.state_directory : line_.state_directory;
   NodeOptions options{HostRoot(line_.root), state_directory_, ready ? bus_ : nullptr, line_.dry_run};
+  options.lock = line_.lock;
   FLASH_TRY(node_, Node::open(std::move(options), config_, std::move(events)));
   std::vector<std::string> probes;
   for (const KernelProbe* probe : node_->probes()) probes.emplace_back(probe->probe());
@@ -216,11 +229,14 @@ Result<void> App::start() {
   configure_journal();
   peers_ = std::make_unique<Peers>(event_, *node_, [this] { return own_metrics(); });
   peers_->configure(read_clocks(), config_, line_.dry_run);
+  // The name before the first write.
+  if (auto offered = offer_service();
+      !offered && offered.error().is(std::errc::file_exists) && !line_.dry_run)
+    return std::move(offered).error();
   if (!line_.dry_run) take_over();
   LedgerRestore orphans;
   orphans.report = node_->start(read_clocks());
   log_restore(orphans);
-  offer_service();
 
   const Now now = read_clocks();
   next_tick_ = now.mono;
@@ -244,6 +260,7 @@ Result<void> App::start() {
 // What an earlier daemon left in the ledger: kept on purpose (upgrade), or left behind by a crash that no
 // ExecStopPost= followed.
 void App::take_over() {
+  restore_previous(node_->previous_state_directory());
   Ledger& ledger = node_->ledger();
   const std::size_t left = ledger.entries().size();
   if (ledger.keep() || config_.restore.crash == OnExit::Keep) {
@@ -254,6 +271,17 @@ void App::take_over() {
   if (auto cleared = ledger.set_keep(false, ""); !cleared && left > 0)
     log(LOG_ERR, cleared.error().message());
   unlink(upgrade_marker(state_directory_).c_str());
+}
+
+/// The flashd before had another state directory: its values must not become our originals.
+void App::restore_previous(const std::string& directory) {
+  if (directory.empty() || directory == state_directory_ || !exists(directory + "/ledger")) return;
+  log(LOG_NOTICE, "the flashd before had its ledger in " + directory + "; what it left is put back");
+  auto ledger = Ledger::open(directory, boot_id(HostRoot(line_.root)));
+  if (ledger)
+    log_restore(restore_from_ledger(*ledger, node_->drivers(), RestoreRequest::Restore));
+  else
+    log(LOG_ERR, "it cannot be put back: " + ledger.error().message());
 }
 
 int App::run() {
@@ -325,7 +353,7 @@ void App::on_tick() {
   }
   if (!service_ && line_.bus != "none" && now.mono >= bus_retry_at_) {
     if (!bus_) connect_bus();
-    offer_service();
+    (void)offer_service();  // said as degraded
   }
   say_degraded();
   say_status();
@@ -485,7 +513,9 @@ int App::metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept
 }  // namespace
 
 ConfigPaths config_paths(const CommandLine& line) {
-  return {line.config, line.config + ".d"};
+  ConfigPaths paths{line.config, line.config + ".d"};
+  paths.any_owner = line.once || line.dry_run;
+  return paths;
 }
 
 int run_daemon(const CommandLine& line, DaemonConfig config) {

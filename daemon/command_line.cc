@@ -29,6 +29,8 @@ std::function<Applied(std::string_view)> replay_into(CommandLine& line) {
 
 Result<void> check(const CommandLine& line) {
   if (line.root[0] != '/') return usage("--root takes an absolute directory, not '" + line.root + "'");
+  if (!line.lock.empty() && line.lock[0] != '/')
+    return usage("--lock takes an absolute path, not '" + line.lock + "'");
   const bool replay = line.command == Command::Replay;
   if (replay && line.model.empty()) return usage("--replay needs --model FILE");
   if (!replay && !(line.model + line.target).empty()) return usage("--model and --target go with --replay");
@@ -79,6 +81,10 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
        text_into(o.root)},
       {"--state-directory", "DIR", "where the ledger is kept (default: state_directory of the configuration)",
        text_into(o.state_directory)},
+      {"--lock", "FILE",
+       "another lock than /run/flashd/lock, to run beside another flashd whose rules select other targets "
+       "(tests)",
+       text_into(o.lock)},
       {"--bus", "ADDRESS", "D-Bus address instead of the system bus; \"none\" for no bus", text_into(o.bus)},
       {"--json", "", "print --once, --check-config, --restore and --replay as JSON", flag_into(o.json)},
       {"--debug", "", "log more", flag_into(o.debug)},

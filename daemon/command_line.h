@@ -22,6 +22,7 @@ struct CommandLine {
   std::string config = "/etc/flashd/flashd.json";
   std::string root = "/";       // where proc, sys and cgroup are looked for
   std::string state_directory;  // empty: the configuration's
+  std::string lock;             // empty: <root>/run/flashd/lock
   std::string bus;              // empty: the system bus; "none": no bus; else a D-Bus address
   Cause cause = Cause::Auto;
   std::string journal, model, target;  // --replay

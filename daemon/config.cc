@@ -17,6 +17,7 @@
 #include "daemon/config_check.h"
 #include "daemon/config_keys.h"
 #include "daemon/config_text.h"
+#include "host/safe_path.h"
 
 namespace flash {
 namespace {
@@ -185,25 +186,28 @@ class Build {
   ConfigDraft draft_;
 };
 
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
+/// What is in a file is root's word only if nobody else can write or replace it.
+Result<void> check_place(const Fd& file, const std::string& path) {
+  FLASH_CHECK(check_owner(file, path));
+  std::error_code error;
+  const auto resolved = std::filesystem::canonical(path, error);
+  if (error) return Error(error, path + ": " + error.message());
+  return check_directory(resolved.parent_path().string(), true);
+}
 
-Result<std::string> read_config_file(const std::string& path) {
+Result<std::string> read_config_file(const std::string& path, bool any_owner) {
   // O_NONBLOCK: a FIFO put in place of the file must not hang the daemon.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0) return Error::from_errno(errno, path);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) return Error::from_errno(errno, path);
   struct stat st {};
-  if (::fstat(file.fd, &st) != 0) return Error::from_errno(errno, path);
+  if (::fstat(file.get(), &st) != 0) return Error::from_errno(errno, path);
   if (!S_ISREG(st.st_mode)) return Error(std::errc::invalid_argument, path + ": is not a regular file");
+  if (!any_owner) FLASH_CHECK(check_place(file, path));
   std::string text;
   while (text.size() <= kConfigMaxBytes) {
     const auto old = text.size();
     text.resize(old + 65536);
-    const auto n = ::read(file.fd, text.data() + old, 65536);
+    const auto n = ::read(file.get(), text.data() + old, 65536);
     if (n < 0) return Error::from_errno(errno, path);
     text.resize(old + static_cast<std::size_t>(n));
     if (n == 0) break;
@@ -256,12 +260,14 @@ ConfigResult load_config(const ConfigPaths& paths) {
     failures.push_back(paths.drop_ins + ": more than " + std::to_string(kConfigMaxDropIns) + " drop-ins");
     drop_ins.clear();
   }
+  if (!error && !paths.any_owner)
+    if (auto place = check_directory(paths.drop_ins); !place) failures.push_back(place.error().message());
   std::sort(drop_ins.begin(), drop_ins.end());
   names.insert(names.end(), drop_ins.begin(), drop_ins.end());
 
   std::vector<ConfigText> texts;
   for (const auto& name : names) {
-    auto text = read_config_file(name);
+    auto text = read_config_file(name, paths.any_owner);
     if (text)
       texts.push_back({name, *std::move(text)});
     else

@@ -62,6 +62,7 @@ struct ConfigText {
 struct ConfigPaths {
   std::string main = "/etc/flashd/flashd.json";
   std::string drop_ins = "/etc/flashd/flashd.json.d";  // *.json in it, by name; may be absent
+  bool any_owner = false;  // also files that others could change: nothing is written by what they say
 };
 
 /// Either a configuration, or what is wrong with it: one line per error, in the order of files and lines,

@@ -81,7 +81,10 @@ int main(int argc, char** argv) {
   for (const std::string& error : config.errors) flash::log(LOG_ERR, error);
   if (line.command == flash::Command::Restore) {
     // Knobs must come back even if the configuration is broken: the defaults restore.
-    return flash::run_restore(line, config ? *config.config : flash::DaemonConfig{});
+    flash::DaemonConfig fallback;
+    if (auto last = flash::last_state_directory(line); !config && !last.empty())
+      fallback.state_directory = std::move(last);
+    return flash::run_restore(line, config ? *config.config : fallback);
   }
   if (!config) {
     flash::log(LOG_ERR, "the configuration has errors; not started");

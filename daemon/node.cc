@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "actuators/host_lock.h"
 #include "actuators/knob_board.h"
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
@@ -93,6 +94,14 @@ struct Node::Impl {
       });
   }
 
+  Result<Ledger> open_ledger() {
+    if (!host_lock) {
+      FLASH_TRY(HostLock lock, HostLock::take(options.lock, options.state_directory));
+      host_lock.emplace(std::move(lock));
+    }
+    return Ledger::open(options.state_directory, boot_id(options.root));
+  }
+
   NodeOptions options;
   Targets::Rules rules;
   std::vector<Degraded> degraded;  // found at start, for good
@@ -105,6 +114,7 @@ struct Node::Impl {
   StatsdCollector* statsd = nullptr;
   PrometheusCollector* pages = nullptr;
   std::vector<KernelProbe*> probes;
+  std::optional<HostLock> host_lock;
   std::optional<Ledger> ledger;
   std::unique_ptr<Drivers> drivers;
   std::unique_ptr<KnobBoard> board;
@@ -112,12 +122,17 @@ struct Node::Impl {
   std::unique_ptr<Targets> targets;
 };
 
+std::string host_lock_path(const HostRoot& root) {
+  return root.path("/run/flashd/lock");
+}
+
 Node::Node(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Node::~Node() = default;
 
 Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig& config, LoopEvents events) {
   auto impl = std::make_unique<Impl>(std::move(options), config);
   const HostRoot& root = impl->options.root;
+  if (impl->options.lock.empty()) impl->options.lock = host_lock_path(root);
   fill_capacity(root, impl->capacity, impl->online, impl->degraded);
 
   if (auto layout = CgroupLayout::detect(root)) {
@@ -160,13 +175,13 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
 
   if (impl->options.dry_run) {
     impl->ledger.emplace(Ledger::unwritable("dry run: nothing is written"));
-  } else if (auto ledger = Ledger::open(impl->options.state_directory, boot_id(root))) {
+  } else if (auto ledger = impl->open_ledger()) {
     impl->ledger.emplace(std::move(*ledger));
   } else if (ledger.error().is(std::errc::operation_would_block)) {
     return std::move(ledger).error();
   } else {
-    impl->degraded.push_back({"ledger", "no knob is written: " + ledger.error().message()});
-    impl->ledger.emplace(Ledger::unwritable(ledger.error().message()));
+    impl->ledger.emplace(
+        Ledger::waiting(ledger.error().message(), [raw = impl.get()] { return raw->open_ledger(); }));
   }
 
   impl->drivers = std::make_unique<Drivers>(root, impl->layout.value_or(CgroupLayout()), impl->options.bus);
@@ -199,6 +214,9 @@ Actuator& Node::actuator() {
 }
 Ledger& Node::ledger() {
   return *impl_->ledger;
+}
+std::string Node::previous_state_directory() const {
+  return impl_->host_lock ? impl_->host_lock->previous_directory() : std::string();
 }
 const std::vector<KnobDriver*>& Node::drivers() const {
   return impl_->drivers->all();

@@ -30,12 +30,17 @@ struct NodeOptions {
   sd_bus* bus = nullptr;        // for units that systemd owns and to see other tuning daemons; may be absent
   bool dry_run = false;         // write no knob; the ledger is not touched
   bool metrics = true;          // open the StatsD sockets
+  std::string lock;             // that only one flashd per host can have; empty: host_lock_path()
 };
+
+/// <root>/run/flashd/lock
+std::string host_lock_path(const HostRoot& root);
 
 class Node {
  public:
-  /// Builds everything, looks for no target yet, writes nothing. EWOULDBLOCK: another flashd has the ledger.
-  /// A ledger that cannot be written is no error: no knob is written then, and degraded() says why.
+  /// Builds everything, looks for no target yet, writes nothing. EWOULDBLOCK: another flashd controls this
+  /// host or has the ledger. A ledger that cannot be written is no error: no knob is written until it can be,
+  /// and degraded() says why.
   static Result<std::unique_ptr<Node>> open(NodeOptions options, const DaemonConfig& config,
                                             LoopEvents events);
   ~Node();
@@ -51,6 +56,8 @@ class Node {
   ControlLoop& loop();
   Actuator& actuator();
   Ledger& ledger();
+  /// Where the flashd before this one on this host had its ledger; empty: there was none.
+  std::string previous_state_directory() const;
   const std::vector<KnobDriver*>& drivers() const;
 
   /// Descriptors that become readable: cgroups came or went (-1: none); metrics arrived.

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "actuators/host_lock.h"
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
 #include "core/printable.h"
@@ -79,6 +80,10 @@ int run_once(const CommandLine& line, const DaemonConfig& config) {
   node->reset();
   sd_bus_close_unref(bus);
   return 0;
+}
+
+std::string last_state_directory(const CommandLine& line) {
+  return HostLock::last_directory(line.lock.empty() ? host_lock_path(HostRoot(line.root)) : line.lock);
 }
 
 int run_restore(const CommandLine& line, const DaemonConfig& config) {

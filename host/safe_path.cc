@@ -103,12 +103,12 @@ Result<void> check_owner(const Fd& file, const std::string& path) {
   return check_stat(st, path, false);
 }
 
-Result<void> check_directory(const std::string& directory) {
+Result<void> check_directory(const std::string& directory, bool sticky_will_do) {
   const std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(directory.c_str(), nullptr),
                                                              &std::free);
   if (!resolved) return Error::from_errno(errno, directory);
   std::string path = resolved.get();
-  for (bool shared = false;; shared = true) {
+  for (bool shared = sticky_will_do;; shared = true) {
     struct stat st {};
     if (::stat(path.c_str(), &st) != 0) return Error::from_errno(errno, path);
     if (!S_ISDIR(st.st_mode)) return Error::from_errno(ENOTDIR, path);

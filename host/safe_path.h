@@ -29,6 +29,7 @@ Result<void> check_owner(const Fd& file, const std::string& path);
 /// belong to root or the process's own user, and others cannot write them; above it, directories with the
 /// sticky bit
 /// (/tmp) will do. EPERM, ENOENT, ENOTDIR; the message names the one that is wrong.
-Result<void> check_directory(const std::string& directory);
+/// `sticky_will_do`: for the directory itself too, where what is in it is checked on its own.
+Result<void> check_directory(const std::string& directory, bool sticky_will_do = false);
 
 }  // namespace flash

@@ -24,7 +24,7 @@ cat > "$tmp/flashd.json" << EOF
  "journal": {"enabled": false}, "learner": {"enabled": false}, "sync": {"socket": "$tmp/sync.sock", "user": "root"},
  "rules": {"all": {"select": {"cgroup": "/$name/*"}, "application": "shop"}}}
 EOF
-"$bin/flashd" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
+"$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
 flashd=$!
 pids+=("$flashd")
 start_coordinator

@@ -112,7 +112,7 @@ cat > "$tmp/flashd.json" << EOF2
  "learner": {"socket": "$tmp/learner.sock", "user": "root", "learning_starts": 1000},
  "rules": {"all": {"select": {"cgroup": "/$name/a"}, "cpu": {"min_cores": 0.2, "max_cores": 1.5}}}}
 EOF2
-"$bin/flashd" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
+"$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
 flashd=$!
 pids+=("$flashd")
 "$bin/flash-learner" --socket "$tmp/learner.sock" --state-directory "$tmp/learner" --models "$tmp/nothing" \

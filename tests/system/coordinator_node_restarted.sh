@@ -27,7 +27,7 @@ cat > "$tmp/flashd.json" << EOF
  "rules": {"all": {"select": {"cgroup": "/$name/*"}, "application": "shop"}}}
 EOF
 start_flashd() {
-  "$bin/flashd" --config "$tmp/flashd.json" 2>> "$tmp/flashd.log" &
+  "$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" 2>> "$tmp/flashd.log" &
   flashd=$!
   pids+=("$flashd")
 }

@@ -36,7 +36,7 @@ cat > "$tmp/flashd.json" <<EOF
    "memory": {"min_mib": 64},
    "guards": {"flap_budget": 1000, "throttled_floor": 1.0, "cpu_pressure_floor": 1.0}}}}
 EOF
-"$bin/flashd" --config "$tmp/flashd.json" --check-config > /dev/null || exit 1
+"$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" --check-config > /dev/null || exit 1
 
 snapshot() {
   local r k g
@@ -49,7 +49,7 @@ originals=$(snapshot)
 [ "$(echo "$originals" | wc -l)" -eq 4 ] || { echo "expected four knobs, found: $originals"; exit 1; }
 
 # How long it takes on this machine, as busy as it is, until the first knob is written: rounds end before and after that.
-"$bin/flashd" --config "$tmp/flashd.json" --bus none 2> "$tmp/log" &
+"$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" --bus none 2> "$tmp/log" &
 victim=$! begun=$(date +%s%N)
 while [ "$(snapshot)" = "$originals" ]; do
   [ $(($(date +%s%N) - begun)) -lt 20000000000 ] || { echo "no knob was written in 20 s:"; cat "$tmp/log"; exit 1; }
@@ -57,17 +57,17 @@ while [ "$(snapshot)" = "$originals" ]; do
 done
 written_s=$(awk -v ns=$(($(date +%s%N) - begun)) 'BEGIN { printf "%.3f", ns / 1e9 }')
 kill -9 "$victim" && wait "$victim" 2>/dev/null || true
-"$bin/flashd" --config "$tmp/flashd.json" --bus none --restore > "$tmp/restore" 2>&1 || { cat "$tmp/restore"; exit 1; }
+"$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" --bus none --restore > "$tmp/restore" 2>&1 || { cat "$tmp/restore"; exit 1; }
 
 caught=0
 for round in $(seq "$rounds"); do
-  "$bin/flashd" --config "$tmp/flashd.json" --bus none 2> "$tmp/log" &
+  "$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" --bus none 2> "$tmp/log" &
   victim=$!
   sleep "$(awk -v r=$RANDOM -v t="$written_s" 'BEGIN { printf "%.3f", 0.02 + r / 32768 * 2 * t }')"
   kill -9 "$victim" 2>/dev/null || { echo "round $round: flashd ended by itself:"; cat "$tmp/log"; exit 1; }
   wait "$victim" 2>/dev/null
   [ "$(snapshot)" != "$originals" ] && caught=$((caught + 1))
-  "$bin/flashd" --config "$tmp/flashd.json" --bus none --restore > "$tmp/restore" 2>&1 ||
+  "$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" --bus none --restore > "$tmp/restore" 2>&1 ||
     { echo "round $round: restore failed:"; cat "$tmp/restore"; exit 1; }
   now=$(snapshot)
   if [ "$now" != "$originals" ]; then

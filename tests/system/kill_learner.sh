@@ -29,7 +29,7 @@ cat > "$tmp/flashd.json" << EOF
  "rules": {"learn": {"profile": {"bootstrap": false, "worse_than_fallback": 1}, "exploration": {"online_share": 0.1}, "select": {"cgroup": "/$name"}, "cpu": {"min_cores": 0.2, "max_cores": 1.5}}}}
 EOF
 touch "$tmp/learner.log"
-nice -n -5 "$bin/flashd" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
+nice -n -5 "$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
 flashd=$!
 pids+=("$flashd")
 until_true 30 status > /dev/null || fail "flashd did not come up"

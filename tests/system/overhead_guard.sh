@@ -26,7 +26,7 @@ EOF
 for r in "${roots[@]}"; do mkdir -p "$r/$name"; done
 start_bus
 configure 0 1
-"$bin/flashd" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
+"$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
 flashd=$!
 pids+=("$flashd")
 until_true 30 on_ebpf || fail "context switches are not counted by the probe: $(source_of perf.context_switches)"

@@ -41,7 +41,7 @@ cat > "$tmp/flashd.json" << EOF
    "slo": {"latency_p99_ms": 50, "source": "prometheus", "prometheus": {"url": "http://$address/metrics",
      "latency": "http_request_duration_seconds{app=\"shop\"}", "errors": "http_requests_over_objective_total"}}}}}
 EOF
-"$bin/flashd" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
+"$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &
 flashd=$!
 pids+=("$flashd")
 until_true 30 degraded_says "metrics pages are not read: flash-sync is not connected" ||
