@@ -117,6 +117,7 @@ class App {
   Duration tick_duration_{}, ticks_busy_{};
   std::optional<OverheadGuard> guard_;
   DegradedLog degraded_log_;
+  CallLog call_log_;
   std::string said_status_;
 };
 
@@ -188,7 +189,7 @@ Result<void> App::open_service() {
   callbacks.overhead_budget = [this] { return guard_->options().budget_pct; };
   callbacks.ticks = [this] { return ticks_; };
   callbacks.tick_duration = [this] { return tick_duration_; };
-  callbacks.log = log_call;
+  callbacks.log = [this](const ChangeRecord& call) { call_log_.say(call, read_clocks().mono); };
   FLASH_TRY(auto service, DbusService::open(bus_, node_->loop(), std::move(callbacks)));
   FLASH_CHECK(service->acquire_name());
   service_ = std::move(service);
@@ -304,6 +305,7 @@ int App::run() {
 
 void App::stop() {
   sd_notify(0, "STOPPING=1");
+  call_log_.flush(read_clocks().mono, true);
   const Cause cause = find_cause(state_directory_);
   if (on_exit_for(config_.restore, cause) == OnExit::Keep) {
     Ledger& ledger = node_->ledger();
@@ -355,6 +357,7 @@ void App::on_tick() {
     if (!bus_) connect_bus();
     (void)offer_service();  // said as degraded
   }
+  call_log_.flush(now.mono);
   say_degraded();
   say_status();
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/dbus_arguments.h"
+#include "daemon/dbus_quota.h"
 #include "daemon/dbus_service.h"
 
 namespace flash {
@@ -27,19 +28,30 @@ struct DbusService::Impl {
     dbus::Outcome (*parse)(Impl& self, sd_bus_message* call, std::string& arguments, Run& run);
   };
 
+  /// "Who is this connection?", on its way to the bus.
+  struct Question {
+    Impl* self = nullptr;
+    std::string name;
+    dbus::Slot slot;
+    std::list<Question>::iterator at;
+  };
+
   /// A changing call that waits for the bus' or polkit's answer.
   struct Pending {
     Impl* self = nullptr;
+    std::list<Pending>::iterator at;
     const ChangeMethod* method = nullptr;
     dbus::Message call;
     dbus::Slot slot;
     Run run;
     ChangeRecord record;
+    bool has_caller = false;
     bool asks_polkit = false;
   };
 
-  Impl(sd_bus* b, ControlLoop& l, DbusCallbacks c) : bus(sd_bus_ref(b)), loop(l), callbacks(std::move(c)) {}
+  Impl(sd_bus* b, ControlLoop& l, DbusCallbacks c);
   ~Impl() {
+    questions.clear();
     pending.clear();
     slots.clear();
     sd_bus_unref(bus);
@@ -57,11 +69,18 @@ struct DbusService::Impl {
   static std::span<const ChangeMethod> change_methods();
   static const ChangeMethod* change_method(const char* member);
   int begin_change(sd_bus_message* call, sd_bus_error* error);
-  void have_caller(Pending& p);
+  int turn_away(sd_bus_message* call, const ChangeMethod& method, BusQuota::Caller& caller);
+  void log_turned_away(const ChangeMethod& method, const BusQuota::Caller& caller, const char* sender);
+  void ask_who(BusQuota::Caller& caller, const char* name);
+  void have_caller(Pending& p, const BusQuota::Caller& caller);
   void ask_polkit(Pending& p);
   void deny(Pending& p, const std::string& why);
   void carry_out(Pending& p);
   void finish(Pending& p, const dbus::Outcome& outcome, std::string_view verdict, sd_bus_message* reply);
+  // -- how much may be asked for
+  std::size_t answer_bytes(sd_bus_message* call) const;
+  static int on_call(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept;
+
   static int on_credentials(sd_bus_message* m, void* userdata, sd_bus_error*) noexcept;
   static int on_polkit(sd_bus_message* m, void* userdata, sd_bus_error*) noexcept;
 
@@ -71,6 +90,8 @@ struct DbusService::Impl {
   ControlLoop& loop;
   DbusCallbacks callbacks;
   std::vector<dbus::Slot> slots;
+  BusQuota quota;
+  std::list<Question> questions;
   std::list<Pending> pending;
   // The agent of the property call being answered: sd-bus looks the object up before it reads properties.
   AgentView found;

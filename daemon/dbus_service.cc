@@ -1,5 +1,7 @@
 #include "daemon/dbus_service.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "daemon/dbus_impl.h"
@@ -13,6 +15,9 @@ namespace {
 constexpr std::size_t kPathBytes = 4096;  // a cgroup path is at most PATH_MAX
 
 }  // namespace
+
+DbusService::Impl::Impl(sd_bus* b, ControlLoop& l, DbusCallbacks c)
+    : bus(sd_bus_ref(b)), loop(l), callbacks(std::move(c)), quota(geteuid()) {}
 
 std::optional<TargetId> DbusService::Impl::find(std::string_view wanted, Failure& failure) const {
   if (wanted.empty() || wanted.size() > kPathBytes) {

@@ -489,6 +489,7 @@ Result<void> DbusService::Impl::attach() {
     return {};
   };
   sd_bus_slot* slot = nullptr;
+  FLASH_CHECK(keep(sd_bus_add_filter(bus, &slot, on_call, this), slot, "filter"));
   FLASH_CHECK(
       keep(sd_bus_add_fallback(bus, &slot, kRoot, DbusTables::introspect, this), slot, "introspection"));
   FLASH_CHECK(

@@ -1,12 +1,19 @@
 #include "daemon/event_log.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "daemon/log.h"
 
 namespace flash {
 namespace {
+
+constexpr double kLines = 10;                          // of one user, at once
+constexpr Duration kPerLine = std::chrono::seconds(10);  // and one more after that
+constexpr std::size_t kUsers = 64;
+constexpr std::size_t kArgumentBytes = 256;
 
 std::string number(double v) {
   char text[32];
@@ -44,6 +51,24 @@ void log_knob(const Target& target, const Decision& decision, const KnobOutcome&
        {"FLASHD_AFTER", number(o.executed)}});
 }
 
+std::string shortened(const std::string& text) {
+  return text.size() <= kArgumentBytes ? text : text.substr(0, kArgumentBytes) + "...";
+}
+
+/// An operator's call over D-Bus, done or refused.
+void log_call(const ChangeRecord& call) {
+  const std::string who = call.sender.empty() ? "a direct connection" : call.sender;
+  log(call.verdict == "done" ? LOG_NOTICE : LOG_WARNING,
+      call.method + "(" + shortened(call.arguments) + ") by uid " + std::to_string(call.uid) + ", pid " +
+          std::to_string(call.pid) + " (" + who + "): " + call.verdict +
+          (call.message.empty() ? "" : ": " + shortened(call.message)),
+      {{"MESSAGE_ID", std::string(kMessageOperator)},
+       {"FLASHD_METHOD", call.method},
+       {"FLASHD_CALLER_UID", std::to_string(call.uid)},
+       {"FLASHD_CALLER_PID", std::to_string(call.pid)},
+       {"FLASHD_VERDICT", call.verdict}});
+}
+
 }  // namespace
 
 void log_managed(const AgentView& agent) {
@@ -71,17 +96,36 @@ void log_decision(const Target& target, const Decision& decision) {
       log_knob(target, decision, o);
 }
 
-void log_call(const ChangeRecord& call) {
-  const std::string who = call.sender.empty() ? "a direct connection" : call.sender;
-  log(call.verdict == "done" ? LOG_NOTICE : LOG_WARNING,
-      call.method + "(" + call.arguments + ") by uid " + std::to_string(call.uid) + ", pid " +
-          std::to_string(call.pid) + " (" + who + "): " + call.verdict +
-          (call.message.empty() ? "" : ": " + call.message),
-      {{"MESSAGE_ID", std::string(kMessageOperator)},
-       {"FLASHD_METHOD", call.method},
-       {"FLASHD_CALLER_UID", std::to_string(call.uid)},
-       {"FLASHD_CALLER_PID", std::to_string(call.pid)},
-       {"FLASHD_VERDICT", call.verdict}});
+void CallLog::say(const ChangeRecord& call, Duration now) {
+  if (call.verdict == "done" || call.uid == 0) return log_call(call);
+  // Users beyond those few share the last one's lines.
+  const uid_t who = users_.size() < kUsers || users_.contains(call.uid) ? call.uid : users_.rbegin()->first;
+  const auto [found, fresh] = users_.try_emplace(who);
+  User& user = found->second;
+  user.left = fresh ? kLines : std::min(kLines, user.left + seconds(now - user.at) / seconds(kPerLine));
+  user.at = now;
+  if (user.left >= 1) {
+    user.left -= 1;
+    return log_call(call);
+  }
+  if (user.unsaid++ == 0) user.unsaid_since = now;
+}
+
+void CallLog::flush(Duration now, bool end) {
+  for (auto it = users_.begin(); it != users_.end();) {
+    User& user = it->second;
+    if (user.unsaid > 0 && (end || now - user.unsaid_since >= kPerLine)) {
+      log(LOG_WARNING,
+          std::to_string(user.unsaid) + " more calls of uid " + std::to_string(it->first) +
+              " were denied or failed; they are not logged one by one",
+          {{"MESSAGE_ID", std::string(kMessageOperator)},
+           {"FLASHD_CALLER_UID", std::to_string(it->first)},
+           {"FLASHD_VERDICT", "denied"}});
+      user.unsaid = 0;
+    }
+    const bool quiet = user.unsaid == 0 && now - user.at > kLines * kPerLine;
+    it = quiet ? users_.erase(it) : std::next(it);
+  }
 }
 
 void DegradedLog::say(std::vector<Degraded> all) {
