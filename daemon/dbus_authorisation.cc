@@ -1,5 +1,5 @@
-// Who may change something: root, and whom polkit lets; and how much strangers may ask for at all. Nothing here
-// waits: the bus and polkit are asked asynchronously, and who a caller is only once.
+// Who may change something: root, and whom polkit lets; and how much strangers may ask for at all. Nothing
+// here waits: the bus and polkit are asked asynchronously, and who a caller is only once.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,14 +15,15 @@ namespace {
 
 using QuotaReply = BusQuota::Reply;
 
-// Nobody can fill our memory with calls that wait, nor keep root from the kill switch: a caller who is not known
-// yet may be root, so these few are per connection; strangers' questions to polkit stay below the 128 answers
-// that a bus daemon lets one wait for.
+// Nobody can fill our memory with calls that wait, nor keep root from the kill switch: a caller who is not
+// known yet may be root, so these few are per connection; strangers' questions to polkit stay below the 128
+// answers that a bus daemon lets one wait for.
 constexpr std::size_t kWaitingPerCaller = 4;
 constexpr std::size_t kPolkitPerUser = 8;
 constexpr std::size_t kPolkitInAll = 64;
 constexpr std::size_t kTextBytes = 4096;
-constexpr std::uint64_t kUnsentForStrangers = 64;  // messages in our own queue, which the bus daemon does not take
+constexpr std::uint64_t kUnsentForStrangers =
+    64;  // messages in our own queue, which the bus daemon does not take
 constexpr std::uint64_t kBusTimeoutUs = 25'000'000;  // as long as callers wait
 constexpr std::uint64_t kPolkitTimeoutUs = 10'000'000;
 constexpr std::uint64_t kInteractiveTimeoutUs = 120'000'000;  // somebody types a password
@@ -76,14 +77,16 @@ std::size_t DbusService::Impl::answer_bytes(sd_bus_message* call) const {
   (void)sd_bus_message_rewind(call, 1);
   const auto id = id_from_path(sd_bus_message_get_path(call));
   const auto* history = given && id ? loop.history(*id) : nullptr;
-  return kSmall + (history ? std::min<std::size_t>(n, history->size()) * (why ? kDecision : sizeof(double)) : 0);
+  return kSmall +
+         (history ? std::min<std::size_t>(n, history->size()) * (why ? kDecision : sizeof(double)) : 0);
 }
 
 /// Sees every call first. What changes something has bounds of its own, in begin_change().
 int DbusService::Impl::on_call(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept {
   Impl& s = *static_cast<Impl*>(userdata);
   const char* sender = sd_bus_message_get_sender(call);
-  if (sd_bus_message_is_method_call(call, nullptr, nullptr) <= 0 || sd_bus_is_bus_client(s.bus) <= 0 || !sender)
+  if (sd_bus_message_is_method_call(call, nullptr, nullptr) <= 0 || sd_bus_is_bus_client(s.bus) <= 0 ||
+      !sender)
     return 0;
   const Duration now = s.callbacks.now().mono;
   BusQuota::Caller& caller = s.quota.caller(sender, now);
@@ -136,8 +139,7 @@ int DbusService::Impl::begin_change(sd_bus_message* call, sd_bus_error* error) {
   BusQuota::Caller* caller = on_bus && sender ? &quota.caller(sender, callbacks.now().mono) : nullptr;
   if (caller && !caller->uid) {
     ask_who(*caller, sender);
-    if (!caller->asked || caller->waiting >= kWaitingPerCaller)
-      return turn_away(call, *method, *caller);
+    if (!caller->asked || caller->waiting >= kWaitingPerCaller) return turn_away(call, *method, *caller);
     ++caller->waiting;
   }
   Pending& p = pending.emplace_back();

@@ -2,9 +2,9 @@
 // bound. All others have, per user and together, a budget of bytes that flashd sends them and of changes that
 // they may ask for: whoever asks on is refused, and soon not answered at all. A caller that is not answered
 // runs into the bus daemon's own limit of calls that wait for a reply, and then reaches flashd no more.
-// The budgets bound what can lie unread in the bus daemon and in flashd's own queue: what has been read cannot
-// be known. Who a caller is comes from the bus (identify()); until then he is a stranger with a small budget.
-// Ownership: value. Thread rule: one thread. Pure: time is a parameter.
+// The budgets bound what can lie unread in the bus daemon and in flashd's own queue: what has been read
+// cannot be known. Who a caller is comes from the bus (identify()); until then he is a stranger with a small
+// budget. Ownership: value. Thread rule: one thread. Pure: time is a parameter.
 #pragma once
 
 #include <sys/types.h>
@@ -45,7 +45,7 @@ class BusQuota {
   struct Caller {
     std::optional<uid_t> uid;  // as the bus says; none: not known yet
     pid_t pid = 0;
-    bool asked = false;  // the bus is being asked who it is
+    bool asked = false;       // the bus is being asked who it is
     std::size_t waiting = 0;  // changing calls that wait for that answer
     double unknown_bytes = 0;
     Duration last{};

@@ -10,7 +10,7 @@
 namespace flash {
 namespace {
 
-constexpr double kLines = 10;                          // of one user, at once
+constexpr double kLines = 10;                            // of one user, at once
 constexpr Duration kPerLine = std::chrono::seconds(10);  // and one more after that
 constexpr std::size_t kUsers = 64;
 constexpr std::size_t kArgumentBytes = 256;

@@ -22,8 +22,8 @@ void log_managed(const AgentView& agent);
 void log_stage(const AgentView& agent);
 /// One line per knob that was written, or should have been.
 void log_decision(const Target& target, const Decision& decision);
-/// Calls over D-Bus that change something. What was done, and all that root asks for, is said each time; what was
-/// denied to others, or failed, at a rate per user, with a count of what was not said.
+/// Calls over D-Bus that change something. What was done, and all that root asks for, is said each time; what
+/// was denied to others, or failed, at a rate per user, with a count of what was not said.
 class CallLog {
  public:
   void say(const ChangeRecord& call, Duration now);

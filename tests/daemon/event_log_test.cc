@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 namespace flash {
 namespace {
 
@@ -52,6 +55,61 @@ TEST_F(DegradedLogTest, WhatIsSaidInTheSameWordsCountsOnce) {
   EXPECT_EQ(log_.parts(), 2u);
   said({psi_});
   EXPECT_EQ(log_.parts(), 1u);
+}
+
+class CallLogTest : public testing::Test {
+ protected:
+  int lines(uid_t uid, const std::string& verdict, int calls, double s, std::size_t argument = 5) {
+    testing::internal::CaptureStderr();
+    ChangeRecord r;
+    r.sender = ":1.7";
+    r.uid = uid;
+    r.method = "SetMode";
+    r.arguments.assign(argument, 'x');
+    r.verdict = verdict;
+    for (int i = 0; i < calls; ++i) log_.say(r, from_seconds(s));
+    said_ = testing::internal::GetCapturedStderr();
+    return static_cast<int>(std::count(said_.begin(), said_.end(), '\n'));
+  }
+  std::string flush(double s, bool end = false) {
+    testing::internal::CaptureStderr();
+    log_.flush(from_seconds(s), end);
+    return testing::internal::GetCapturedStderr();
+  }
+  CallLog log_;
+  std::string said_;
+};
+
+TEST_F(CallLogTest, WhatWasDoneAndWhatRootAsksForIsSaidEachTime) {
+  EXPECT_EQ(lines(1000, "done", 200, 0), 200);
+  EXPECT_EQ(lines(0, "failed", 200, 0), 200);
+  EXPECT_EQ(lines(0, "denied", 200, 0), 200);
+}
+
+TEST_F(CallLogTest, WhatIsDeniedOrFailsIsSaidAtARatePerUserAndCounted) {
+  EXPECT_EQ(lines(65534, "denied", 12000, 0), 10);
+  EXPECT_EQ(lines(65534, "failed", 100, 0), 0);
+  EXPECT_EQ(lines(1000, "denied", 3, 0), 3) << "another user's lines are his own";
+  EXPECT_EQ(flush(9), "");
+  EXPECT_EQ(flush(10),
+            "flashd: warning: 12090 more calls of uid 65534 were denied or failed; they are not logged one "
+            "by one\n");
+  EXPECT_EQ(flush(11), "");
+  EXPECT_EQ(lines(65534, "denied", 5, 10), 1);
+  EXPECT_EQ(
+      flush(10.5, true),
+      "flashd: warning: 4 more calls of uid 65534 were denied or failed; they are not logged one by one\n");
+}
+
+TEST_F(CallLogTest, ManyUsersAreNoWayAround) {
+  int all = 0;
+  for (uid_t uid = 1; uid <= 3000; ++uid) all += lines(uid, "denied", 20, 0);
+  EXPECT_LE(all, 64 * 10);
+}
+
+TEST_F(CallLogTest, ALineIsNoLongerThanItsReaderCanBear) {
+  EXPECT_EQ(lines(65534, "denied", 1, 0, 1 << 20), 1);
+  EXPECT_LT(said_.size(), 600u);
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ double ms_since(Clock::time_point start) {
 sd_bus* dial(const std::string& address) {
   sd_bus* bus = nullptr;
   const char* name = nullptr;
-  if (sd_bus_new(&bus) < 0 || sd_bus_set_address(bus, address.c_str()) < 0 || sd_bus_set_bus_client(bus, 1) < 0 ||
-      sd_bus_start(bus) < 0 || sd_bus_get_unique_name(bus, &name) < 0) {
+  if (sd_bus_new(&bus) < 0 || sd_bus_set_address(bus, address.c_str()) < 0 ||
+      sd_bus_set_bus_client(bus, 1) < 0 || sd_bus_start(bus) < 0 || sd_bus_get_unique_name(bus, &name) < 0) {
     sd_bus_unref(bus);
     return nullptr;
   }
@@ -66,7 +66,8 @@ class HostileBus : public testing::Test {
     (void)sd_bus_get_property_trivial(root_.get(), kName, kRoot, kManager, "Ticks", nullptr, 't', &n);
     return n;
   }
-  /// As flashctl does it: a connection of its own. Empty if it was done, else why not; `ms`: how long it took.
+  /// As flashctl does it: a connection of its own. Empty if it was done, else why not; `ms`: how long it
+  /// took.
   std::string root_call(const char* member, const char* types, double& ms, const char* a = nullptr,
                         std::uint64_t seconds = 0, const char* b = nullptr) {
     const auto begun = Clock::now();
@@ -74,7 +75,8 @@ class HostileBus : public testing::Test {
     sd_bus_error error = SD_BUS_ERROR_NULL;
     int r = 0;
     if (std::strcmp(types, "sts") == 0)
-      r = sd_bus_call_method(bus.get(), kName, kRoot, kManager, member, &error, nullptr, types, a, seconds, b);
+      r = sd_bus_call_method(bus.get(), kName, kRoot, kManager, member, &error, nullptr, types, a, seconds,
+                             b);
     else if (std::strcmp(types, "s") == 0)
       r = sd_bus_call_method(bus.get(), kName, kRoot, kManager, member, &error, nullptr, types, a);
     else
@@ -134,8 +136,8 @@ void flood_with_changes(const std::string& address, const std::string& text) {
     }
 }
 
-// 6 of 6 calls of root's were refused, "too many calls wait for authorisation", and 14.6 MB were logged in ten
-// seconds.
+// 6 of 6 calls of root's were refused, "too many calls wait for authorisation", and 14.6 MB were logged in
+// ten seconds.
 TEST_F(HostileBus, AFloodOfChangesDoesNotDenyTheKillSwitch) {
   start();
   const std::string address = bus_->address();
@@ -154,7 +156,8 @@ TEST_F(HostileBus, AFloodOfChangesDoesNotDenyTheKillSwitch) {
   const std::string log_file = folder_.path() + "/log";
   expect_restored();
   EXPECT_THAT(text_of(log_file), HasSubstr("more calls of uid 65534"));
-  EXPECT_THAT(text_of(log_file), HasSubstr("Disable('under attack') by uid 0")) << "what was done is logged, always";
+  EXPECT_THAT(text_of(log_file), HasSubstr("Disable('under attack') by uid 0"))
+      << "what was done is logged, always";
 }
 
 /// Asks for the largest answers there are, and reads none.
@@ -183,8 +186,8 @@ void ask_and_never_read(const std::string& address, const std::string& agent) {
 TEST_F(HostileBus, AnswersThatNobodyReadsDoNotFillTheMemory) {
   std::vector<std::unique_ptr<OwnCgroup>> more;
   for (int i = 0; i < 40; ++i)
-    more.push_back(
-        std::make_unique<OwnCgroup>(*CgroupLayout::detect(HostRoot()), cgroup_->path() + "-" + std::to_string(i)));
+    more.push_back(std::make_unique<OwnCgroup>(*CgroupLayout::detect(HostRoot()),
+                                               cgroup_->path() + "-" + std::to_string(i)));
   write_config(config_, cgroup_->path() + "*", folder_.path() + "/state");
   start();
   ASSERT_TRUE(await([&] { return ticks() > 60; }));
@@ -219,8 +222,10 @@ TEST_F(HostileBus, AnswersThatNobodyReadsDoNotFillTheMemory) {
   const std::uint64_t ticked = ticks();
   EXPECT_TRUE(await([&] { return ticks() > ticked + 5; }));
   const double peak = flashd_->memory_mib("VmHWM"), after = flashd_->memory_mib("VmRSS");
-  std::printf("memory %.0f MiB before, %.0f at the most, %.0f after; longest call of root's %.0f ms, of the bus itself %.0f ms\n",
-              before, peak, after, longest, bus_itself);
+  std::printf(
+      "memory %.0f MiB before, %.0f at the most, %.0f after; longest call of root's %.0f ms, of the bus "
+      "itself %.0f ms\n",
+      before, peak, after, longest, bus_itself);
   EXPECT_LT(peak, before + 54) << "bytes on their way are bounded";
   EXPECT_LT(after, before + 16) << "and given back";
   expect_restored();
@@ -246,8 +251,8 @@ class TwoFlashd : public HostileBus {
   std::unique_ptr<Flashd> first_;
 };
 
-// The second had no bus name, wrote on, and kept the first one's values as originals: after both had ended the limit
-// stayed.
+// The second had no bus name, wrote on, and kept the first one's values as originals: after both had ended
+// the limit stayed.
 TEST_F(TwoFlashd, ASecondWithAnotherStateDirectoryEndsWithAMessage) {
   const std::string config = other_config();
   for (const std::string& bus : {bus_->address(), std::string("none")}) {
@@ -255,7 +260,8 @@ TEST_F(TwoFlashd, ASecondWithAnotherStateDirectoryEndsWithAMessage) {
     for (const std::string& second_bus : {bus_->address(), std::string("none")}) {
       Flashd second({"--config", config, "--bus", second_bus}, folder_.path() + "/second");
       EXPECT_EQ(second.wait(), 1) << bus << ", " << second_bus;
-      EXPECT_THAT(second.log(), HasSubstr("another flashd controls this host (pid " + std::to_string(first_->pid())));
+      EXPECT_THAT(second.log(),
+                  HasSubstr("another flashd controls this host (pid " + std::to_string(first_->pid())));
       EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/other/ledger"));
     }
     EXPECT_EQ(first_->end(SIGTERM), 0);
@@ -267,7 +273,8 @@ TEST_F(TwoFlashd, ASecondWithAnotherStateDirectoryEndsWithAMessage) {
 // A look at what it would do is harmless.
 TEST_F(TwoFlashd, ADryRunBesideItWritesNothing) {
   start_first(bus_->address());
-  Flashd second({"--config", other_config(), "--bus", bus_->address(), "--dry-run"}, folder_.path() + "/second");
+  Flashd second({"--config", other_config(), "--bus", bus_->address(), "--dry-run"},
+                folder_.path() + "/second");
   EXPECT_TRUE(await([&] { return second.log().find("started") != std::string::npos; })) << second.log();
   EXPECT_EQ(second.end(SIGTERM), 0);
   EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/other"));
@@ -286,7 +293,8 @@ TEST_F(TwoFlashd, WhereTheNameIsTakenNothingIsWritten) {
   EXPECT_EQ(cgroup_->knob(), original_);
 }
 
-// After a crash the next one had another state directory: the crashed one's values became its originals, for good.
+// After a crash the next one had another state directory: the crashed one's values became its originals, for
+// good.
 TEST_F(TwoFlashd, WhatOneWithAnotherStateDirectoryLeftIsPutBackFirst) {
   start_first("none");
   (void)first_->end(SIGKILL);
@@ -303,7 +311,8 @@ TEST_F(TwoFlashd, ABusThatGoesTakesTheNameButNotControl) {
   start();
   root_.reset();
   bus_.reset();
-  EXPECT_TRUE(await([&] { return flashd_->log().find("the bus is gone; control goes on") != std::string::npos; }));
+  EXPECT_TRUE(
+      await([&] { return flashd_->log().find("the bus is gone; control goes on") != std::string::npos; }));
   const auto writes = [&] {
     const std::string log = flashd_->log();
     std::size_t n = 0;

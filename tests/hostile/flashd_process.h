@@ -1,5 +1,6 @@
-// Purpose: a flashd under attack: the real program on a private bus, with a busy cgroup of its own to control, and
-// what root sees of it. Ownership: owns its processes, its cgroup and the bus. Thread rule: one thread.
+// Purpose: a flashd under attack: the real program on a private bus, with a busy cgroup of its own to
+// control, and what root sees of it. Ownership: owns its processes, its cgroup and the bus. Thread rule: one
+// thread.
 #pragma once
 
 #include <fcntl.h>
@@ -46,7 +47,8 @@ inline std::string text_of(const std::string& path) {
   return text.str();
 }
 
-/// A process of the attacker's: `work` as user and group 65534, killed by the destructor, and by itself after a minute.
+/// A process of the attacker's: `work` as user and group 65534, killed by the destructor, and by itself after
+/// a minute.
 class Attacker {
  public:
   explicit Attacker(const std::function<void()>& work) : pid_(::fork()) {
@@ -75,14 +77,16 @@ class Flashd {
  public:
   Flashd(const std::vector<std::string>& arguments, std::string log) : log_(std::move(log)) {
     // As in flashd.service.
-    std::vector<std::string> words = {"/usr/bin/nice", "-n", "-5", std::string(FLASH_BINARY_DIR) + "/bin/flashd"};
+    std::vector<std::string> words = {"/usr/bin/nice", "-n", "-5",
+                                      std::string(FLASH_BINARY_DIR) + "/bin/flashd"};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, (log_ + ".out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    posix_spawn_file_actions_addopen(&actions, 1, (log_ + ".out").c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                     0644);
     posix_spawn_file_actions_addopen(&actions, 2, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ) != 0) pid_ = -1;
     posix_spawn_file_actions_destroy(&actions);
@@ -166,12 +170,14 @@ class BusyCgroup {
 };
 
 /// A configuration that controls the CPU limit of one cgroup.
-inline std::string write_config(const std::string& path, const std::string& cgroup, const std::string& state) {
-  std::ofstream(path) << R"({"period_s": 0.1, "overhead": {"budget_pct": 0}, "mode": "control", "state_directory": ")"
-                      << state << R"(", "statsd": {"socket": ""}, "journal": {"enabled": false},
+inline std::string write_config(const std::string& path, const std::string& cgroup,
+                                const std::string& state) {
+  std::ofstream(path)
+      << R"({"period_s": 0.1, "overhead": {"budget_pct": 0}, "mode": "control", "state_directory": ")"
+      << state << R"(", "statsd": {"socket": ""}, "journal": {"enabled": false},
  "learner": {"enabled": false}, "sync": {"enabled": false},
  "rules": {"hostile": {"select": {"cgroup": ")"
-                      << cgroup << R"("}, "memory": {"manage": false},
+      << cgroup << R"("}, "memory": {"manage": false},
    "cpu": {"min_cores": 0.1, "max_cores": 1.5, "target_utilization": 0.5, "down_stabilization_s": 1},
    "guards": {"flap_budget": 1000, "throttled_floor": 1.0, "cpu_pressure_floor": 1.0}}}})";
   return path;

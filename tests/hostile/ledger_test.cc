@@ -39,13 +39,16 @@ class HostileLedger : public testing::Test {
   }
   /// flashd --restore: its exit status; what it printed is in `said`.
   int restore() {
-    Flashd restorer({"--config", config_, "--bus", "none", "--restore", "--json"}, folder_.path() + "/restore");
+    Flashd restorer({"--config", config_, "--bus", "none", "--restore", "--json"},
+                    folder_.path() + "/restore");
     const int status = restorer.wait();
     said_ = nlohmann::json::parse(restorer.out(), nullptr, false);
     restore_log_ = restorer.log();
     return status;
   }
-  void put(const std::string& path, const std::string& text) const { std::ofstream(path, std::ios::binary) << text; }
+  void put(const std::string& path, const std::string& text) const {
+    std::ofstream(path, std::ios::binary) << text;
+  }
 
   TemporaryFolder folder_;
   std::unique_ptr<BusyCgroup> cgroup_;
@@ -54,8 +57,8 @@ class HostileLedger : public testing::Test {
   std::unique_ptr<Flashd> flashd_;
 };
 
-// One flipped bit in line 1, or any of 60 random damages: exit 0 and "restored": true, 34 times with the limit still
-// in force.
+// One flipped bit in line 1, or any of 60 random damages: exit 0 and "restored": true, 34 times with the
+// limit still in force.
 TEST_F(HostileLedger, ADamagedOneNeverEndsWellWithALimitInForce) {
   start();
   ASSERT_TRUE(controlled()) << flashd_->log();
@@ -86,7 +89,8 @@ TEST_F(HostileLedger, ADamagedOneNeverEndsWellWithALimitInForce) {
     back += restored ? 1 : 0;
     EXPECT_TRUE(restored || cgroup_->knob() == ours) << round << ": " << cgroup_->knob();
     ASSERT_TRUE(said_.is_object()) << round << ": " << restore_log_;
-    EXPECT_FALSE(status == 0 || said_["restored"] == true) << round << ", byte " << at << ": " << said_.dump();
+    EXPECT_FALSE(status == 0 || said_["restored"] == true)
+        << round << ", byte " << at << ": " << said_.dump();
     EXPECT_FALSE(said_["problems"].empty());
   }
   std::printf("%d of %d damaged ledgers were enough to put the limit back\n", back, kRounds);
@@ -121,7 +125,10 @@ TEST_F(HostileLedger, AForgedOneLeadsNowhere) {
     const std::vector<KnobRef> refs = {
         {KnobKind::CpuLimit, id, "cgroupfs", inode + " " + up + victim},
         {KnobKind::CpuLimit, id, "cgroupfs", inode + " /" + cgroup_->path() + up + victim},
-        {KnobKind::CpuFrequency, {TargetKind::CpuSet, 1}, "cpufreq", "../../../../../.." + folder_.path() + "/policy0"}};
+        {KnobKind::CpuFrequency,
+         {TargetKind::CpuSet, 1},
+         "cpufreq",
+         "../../../../../.." + folder_.path() + "/policy0"}};
     for (const KnobRef& ref : refs) {
       LedgerIntent intent{0, &ref, 2, v2 ? "max 100000" : "-1 100000", 0.5};
       if (ref.driver == "cpufreq") intent.raw = "../../../../../../tmp/policy0 governor=evil min=1 max=2";
@@ -158,10 +165,16 @@ TEST_F(HostileLedger, WhereItCannotBeOpenedNothingIsWrittenUntilItCan) {
   };
   const std::vector<Row> rows = {
       {"of another user",
-       [&] { std::filesystem::create_directory(state()); ASSERT_EQ(::chown(state().c_str(), 65534, 65534), 0); },
+       [&] {
+         std::filesystem::create_directory(state());
+         ASSERT_EQ(::chown(state().c_str(), 65534, 65534), 0);
+       },
        [&] { ASSERT_EQ(::chown(state().c_str(), 0, 0), 0); }, "belongs to another user"},
       {"writable for all",
-       [&] { std::filesystem::create_directory(state()); ASSERT_EQ(::chmod(state().c_str(), 0777), 0); },
+       [&] {
+         std::filesystem::create_directory(state());
+         ASSERT_EQ(::chmod(state().c_str(), 0777), 0);
+       },
        [&] { ASSERT_EQ(::chmod(state().c_str(), 0750), 0); }, "others can write it"},
       {"a file in its place", [&] { put(state(), "x"); }, [&] { std::filesystem::remove(state()); },
        "Not a directory"},
@@ -210,12 +223,10 @@ TEST_F(HostileLedger, ConfigurationThatOthersCanWriteIsRefusedByName) {
     mode_t mode;
     const char* says;
   };
-  const std::vector<Row> rows = {{drop_in, 65534, 0644, "belongs to another user"},
-                                 {drop_in, 0, 0666, "others can write it"},
-                                 {config_, 65534, 0644, "belongs to another user"},
-                                 {config_, 0, 0646, "others can write it"},
-                                 {drop_ins, 65534, 0755, "belongs to another user"},
-                                 {drop_ins, 0, 01777, "others can write it"}};
+  const std::vector<Row> rows = {
+      {drop_in, 65534, 0644, "belongs to another user"},  {drop_in, 0, 0666, "others can write it"},
+      {config_, 65534, 0644, "belongs to another user"},  {config_, 0, 0646, "others can write it"},
+      {drop_ins, 65534, 0755, "belongs to another user"}, {drop_ins, 0, 01777, "others can write it"}};
   for (const Row& row : rows) {
     struct stat was {};
     ASSERT_EQ(::stat(row.path.c_str(), &was), 0);
