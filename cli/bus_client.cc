@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace flash::cli {
 namespace {
@@ -136,7 +138,14 @@ BusClient::Message BusClient::prepare(const std::string& path, const char* inter
 nlohmann::json BusClient::send(sd_bus_message* m, std::uint64_t timeout_us) {
   sd_bus_error error = SD_BUS_ERROR_NULL;
   sd_bus_message* raw = nullptr;
-  const int r = sd_bus_call(bus_.get(), m, timeout_us, &error, &raw);
+  int r = sd_bus_call(bus_.get(), m, timeout_us, &error, &raw);
+  // Who asks for the first time is a stranger until flashd has heard from the bus who it is.
+  for (int again = 0; again < 3 && r < 0 && sd_bus_error_has_name(&error, SD_BUS_ERROR_LIMITS_EXCEEDED);
+       ++again) {
+    sd_bus_error_free(&error);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    r = sd_bus_call(bus_.get(), m, timeout_us, &error, &raw);
+  }
   Message reply(raw);
   if (r < 0) {
     struct Free {
