@@ -22,7 +22,9 @@ constexpr int kNothingLeft = 4;   // likewise: what was there when it was connec
 constexpr Duration kBeat = std::chrono::seconds(1), kBooks = std::chrono::seconds(5);
 constexpr Duration kRetain = std::chrono::minutes(1), kRetainMore = std::chrono::milliseconds(500);
 constexpr const char *kBucket = "FLASH_LEASE", *kBucketStream = "KV_FLASH_LEASE";
-constexpr const char* kLeaseKey = "speaker";
+constexpr const char *kLeaseKey = "speaker", *kLeaseSubject = "$KV.FLASH_LEASE.speaker";
+constexpr Duration kSayRefused = std::chrono::seconds(10);  // one line for what was refused in between
+constexpr std::size_t kMaxSaid = 512;
 
 std::int64_t wall_us(Now now) {
   return std::chrono::duration_cast<std::chrono::microseconds>(now.wall.time_since_epoch()).count();
@@ -51,12 +53,14 @@ Result<void> Collector::begin() {
 Result<void> Collector::connect() {
   nats_.reset();
   arrived_.clear();
+  passed_over_.clear();
   refused_ = 0;
   idle_batches_ = 0;
   FLASH_CHECK(begin());
   FLASH_TRY(position_, store_.position());
   FLASH_TRY(auto nats, Nats::connect(options_.nats));
   if (const std::string why = nats->old_server(); !why.empty()) say_(LOG_WARNING, why);
+  if (const std::string why = nats->authority().why_not_believed(); !why.empty()) say_(LOG_WARNING, why);
   FLASH_TRY(const StreamState stream, nats->ensure_stream(options_.stream));
   // Another stream, or one that lost its end in a power cut: what it has is read again, and known by its key.
   if (stream.created_ns != position_.stream_created_ns || stream.last < position_.last)
@@ -84,13 +88,33 @@ Result<void> Collector::take(Message message) {
     arrived_.push_back({*origin, std::move(*record)});
     return {};
   }
+  // Who sent it would send it for ever, and nothing of what follows.
+  if (origin)
+    if (const auto place = decode_record_place(message.bytes)) passed_over_.push_back({origin->node, *place});
   refuse(message, origin ? record.error().message() : "not a subject of records");
   return {};
 }
 
 void Collector::refuse(const Message& message, const std::string& why) {
   ++refused_;
-  say_(LOG_WARNING, "refused a message of " + message.subject + ": " + why);
+  ++refused_in_all_;
+  const Duration now = clock_now(CLOCK_MONOTONIC);
+  if (now < say_refused_at_) return;  // whoever sends many must not fill the log
+  say_refused_at_ = now + kSayRefused;
+  say_(LOG_WARNING, "refused a message of " + (message.subject + ": " + why).substr(0, kMaxSaid) +
+                        (refused_in_all_ > 1 ? "; " + std::to_string(refused_in_all_) + " in all" : ""));
+}
+
+/// Signed: nodes believe nothing else.
+Result<void> Collector::say(const std::string& subject, const std::string& bytes) {
+  return nats_->publish(subject, bytes, nats_->authority().seal(subject, bytes));
+}
+
+bool Collector::may_ask(NodeBudget& budget, const std::string& node) {
+  const Duration now = clock_now(CLOCK_MONOTONIC);
+  if (budget.take(node, now)) return true;
+  ++not_answered_;
+  return false;
 }
 
 Result<void> Collector::answer_fleet(const Message& message) {
@@ -100,19 +124,23 @@ Result<void> Collector::answer_fleet(const Message& message) {
     refuse(message, node ? question.error().message() : "not a subject of questions");
     return {};
   }
-  if (!lease_.held(clock_now(CLOCK_MONOTONIC))) return {};  // another one answers
-  if (++fleet_pages_ > kFleetPages) return {};              // who asked asks again
+  if (!lease_.held(clock_now(CLOCK_MONOTONIC))) return {};                 // another one answers
+  if (!may_ask(pages_, *node) || ++fleet_pages_ > kFleetPages) return {};  // who asked asks again
   FLASH_TRY(const FleetPage page, fleet_page(store_, *question));
-  return nats_->publish(fleet_page_subject(*node), encode(page));
+  return say(fleet_page_subject(*node), encode(page));
 }
 
 Result<void> Collector::commit() {
-  FLASH_TRY(Committed done, store_.commit(arrived_, refused_, position_));
+  FLASH_TRY(Committed done, store_.commit(arrived_, refused_, position_, passed_over_));
   arrived_.clear();
+  passed_over_.clear();
   refused_ = 0;
   say_(LOG_DEBUG,
        "stored " + std::to_string(done.fresh) + ", known already " + std::to_string(done.duplicates));
   for (const FleetAgent& a : done.agents) pairs_.put(a);
+  for (const auto& [node, agent] : done.forgotten) pairs_.forget(node, agent);
+  if (done.over_quota > 0)
+    say_(LOG_WARNING, std::to_string(done.over_quota) + " records of nodes that have more than their share");
   watermarks_.committed(position_, std::move(done.watermarks), clock_now(CLOCK_MONOTONIC));
   beat_at_ = {};
   return {};
@@ -171,9 +199,13 @@ Result<void> Collector::hear(const Message& message, Now now) {
   if (const auto name = coordinator_of(message.subject)) return hear_coordinator(*name, message, now);
   const auto origin = heartbeat_origin(message.subject);
   if (!origin && message.subject.ends_with(".fleet")) return answer_fleet(message);
-  if (!origin) return answer(message);
+  return origin ? hear_heartbeat(*origin, message, now) : answer(message);
+}
+
+Result<void> Collector::hear_heartbeat(const Origin& origin, const Message& message, Now now) {
+  if (!may_ask(beats_, origin.node)) return {};
   if (const auto heartbeat = decode_heartbeat(message.bytes))
-    members_.beat(*origin, *heartbeat, wall_us(now));
+    members_.beat(origin, *heartbeat, wall_us(now));
   else
     refuse(message, heartbeat.error().message());
   return {};
@@ -181,8 +213,9 @@ Result<void> Collector::hear(const Message& message, Now now) {
 
 Result<void> Collector::hear_coordinator(const std::string& name, const Message& message, Now now) {
   const auto beat = decode_coordinator_beat(message.bytes);
-  if (!beat)
-    refuse(message, beat.error().message());
+  const auto known = nats_->authority().check(message.subject, message.bytes, message.seal);
+  if (!beat || !known)
+    refuse(message, (beat ? known.error() : beat.error()).message());
   else if (beat->instance != instance_)
     watermarks_.heard(name, *beat, now.mono, wall_us(now));
   return {};
@@ -196,17 +229,29 @@ Result<void> Collector::answer(const Message& message) {
     return {};
   }
   if (!lease_.held(clock_now(CLOCK_MONOTONIC))) return {};  // another one answers
-  return nats_->publish(answer_subject(*node),
-                        encode(NearestAnswer{question->agent, pairs_.nearest(*node, *question)}));
+  if (!may_ask(questions_, *node)) return {};
+  return say(answer_subject(*node), encode(NearestAnswer{question->agent, pairs_.nearest(*node, *question)}));
 }
 
+/// The entry is "HOLDER\nSEAL", the seal's serial the revision that it replaced; without credentials the
+/// holder.
 LeaseStore Collector::bucket() {
   return {[this]() -> Result<std::optional<LeaseEntry>> {
-            FLASH_TRY(auto entry, nats_->bucket_get(kLeaseKey));
-            return entry ? std::optional(LeaseEntry{std::move(entry->value), entry->revision}) : std::nullopt;
+            FLASH_TRY(const auto entry, nats_->bucket_get(kLeaseKey));
+            if (!entry) return std::optional<LeaseEntry>();
+            const auto end = std::min(entry->value.find('\n'), entry->value.size());
+            LeaseEntry out{entry->value.substr(0, end), entry->revision};
+            if (!nats_->authority().known()) return std::optional(std::move(out));
+            const auto replaced = nats_->authority().check(
+                kLeaseSubject, out.holder,
+                std::string_view(entry->value).substr(std::min(end + 1, entry->value.size())));
+            out.genuine = replaced && *replaced < entry->revision;
+            if (replaced) out.replaced = *replaced;
+            return std::optional(std::move(out));
           },
           [this](const std::string& holder, std::uint64_t revision) {
-            return nats_->bucket_put(kLeaseKey, holder, revision);
+            const std::string seal = nats_->authority().seal(kLeaseSubject, holder, revision);
+            return nats_->bucket_put(kLeaseKey, seal.empty() ? holder : holder + "\n" + seal, revision);
           }};
 }
 
@@ -221,6 +266,9 @@ Result<void> Collector::keep_lease(Duration now) {
   const std::string trouble = done ? "" : done.error().message();
   if (trouble != said_trouble_ && !done) say_(LOG_WARNING, "the lease cannot be kept: " + trouble);
   said_trouble_ = trouble;
+  if (lease_.strange() != said_strange_)
+    say_(LOG_WARNING, "entries of the lease that no coordinator wrote: " + std::to_string(lease_.strange()));
+  said_strange_ = lease_.strange();
   if (lease_.revision() == said_lease_) return {};
   said_lease_ = lease_.revision();
   say_(LOG_INFO, said_lease_ > 0
@@ -233,7 +281,7 @@ Result<void> Collector::keep_lease(Duration now) {
 Result<void> Collector::speak(Duration now) {
   for (auto& w : watermarks_.due(now, lease_.held(clock_now(CLOCK_MONOTONIC)))) {
     w.watermark.lease = lease_.revision();
-    FLASH_CHECK(nats_->publish(watermark_subject(w.node), encode(w.watermark)));
+    FLASH_CHECK(say(watermark_subject(w.node), encode(w.watermark)));
   }
   if (watermarks_.not_waited() > said_not_waited_)
     say_(LOG_WARNING, "another coordinator is behind: nodes were told of " +
@@ -248,13 +296,17 @@ Result<void> Collector::beat(Duration now) {
   beat_at_ = now + kBeat;
   const CoordinatorBeat beat{instance_, position_.stream_created_ns, position_.last, in_step(),
                              lease_.held(now) ? lease_.revision() : 0};
-  return nats_->publish(coordinator_subject(options_.name), encode(beat));
+  return say(coordinator_subject(options_.name), encode(beat));
 }
 
 /// Who lives, on disk: another start of this program goes on from there, and the fleet view reads it.
 Result<void> Collector::keep_books(Now now) {
   if (now.mono < books_at_) return {};
   books_at_ = now.mono + kBooks;
+  if (not_answered_ != said_not_answered_)
+    say_(LOG_WARNING, "not answered, of nodes that ask for more than their share: " +
+                          std::to_string(not_answered_ - said_not_answered_));
+  said_not_answered_ = not_answered_;
   for (const auto& change : members_.tick(wall_us(now)))
     say_(change.now == Liveness::Alive ? LOG_INFO : LOG_WARNING,
          "node " + change.node + " is " + std::string(to_string(change.now)));

@@ -13,6 +13,7 @@
 #include "coordinator/membership.h"
 #include "coordinator/nats.h"
 #include "coordinator/nearest.h"
+#include "coordinator/node_budget.h"
 #include "coordinator/store.h"
 #include "coordinator/watermarks.h"
 #include "core/time.h"
@@ -50,8 +51,11 @@ class Collector {
   Result<void> take(Message message);
   Result<void> commit();
   void refuse(const Message& message, const std::string& why);
+  Result<void> say(const std::string& subject, const std::string& bytes);
+  bool may_ask(NodeBudget& budget, const std::string& node);
   Result<void> hear_others();
   Result<void> hear(const Message& message, Now now);
+  Result<void> hear_heartbeat(const Origin& origin, const Message& message, Now now);
   Result<void> answer(const Message& message);
   Result<void> hear_coordinator(const std::string& name, const Message& message, Now now);
   LeaseStore bucket();
@@ -73,7 +77,11 @@ class Collector {
   Position position_;
   std::uint64_t behind_ = 0;  // what the stream had when it was connected to
   std::vector<Arrived> arrived_;
-  std::uint64_t refused_ = 0;
+  std::vector<PassedOver> passed_over_;
+  std::uint64_t refused_ = 0, refused_in_all_ = 0;
+  Duration say_refused_at_{};
+  NodeBudget questions_{32, 128}, pages_{4, 16}, beats_{2, 20};
+  std::uint64_t not_answered_ = 0, said_not_answered_ = 0, said_strange_ = 0;
   int idle_batches_ = 0;
   bool begun_ = false;
   NearestPairs pairs_;

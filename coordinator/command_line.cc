@@ -184,7 +184,8 @@ std::vector<OptionRow> option_rows(CommandLine& o) {
       {"--credentials-for", "TIME", "how long nodes' credentials live, as 30m, 2h, 90d (default 90d)",
        lifetime_into(o.credentials_lifetime_s)},
       {"--server", "NAME",
-       "setup: name or address by which nodes reach this machine; may be repeated (default: its name)",
+       "setup: name or address by which nodes reach this machine, and browsers the page; may be repeated "
+       "(default: its name)",
        server_into(o.servers)},
       {"--nats-listen", "ADDRESS:PORT", "setup: where a new server listens (default 0.0.0.0:4222)",
        listen_into(o.nats_listen)},

@@ -142,6 +142,7 @@ Result<std::string> account_jwt(const NKey& signer, const Account& account, std:
   json& nats = claims["nats"];
   nats["limits"] = limits_of(account);
   for (const Role& role : account.roles) nats["signing_keys"].push_back(role_of(role));
+  if (account.own_users) nats["default_permissions"] = subjects_of(*account.own_users);
   if (!account.revoked.empty()) nats["revocations"] = account.revoked;
   return sign(signer, std::move(claims));
 }
@@ -170,6 +171,9 @@ Result<Jwt> read_claims(std::string_view text) {
   const auto nats = j.find("nats");
   if (nats == j.end() || !nats->is_object()) return invalid("JWT: nats is not an object");
   FLASH_TRY(jwt.type, text_of(*nats, "type"));
+  if (nats->contains("issuer_account")) {
+    FLASH_TRY(jwt.issuer_account, text_of(*nats, "issuer_account"));
+  }
   const auto version = nats->find("version");
   if (version == nats->end() || *version != kClaimsVersion)
     return invalid("JWT: not version 2 of NATS' claims");

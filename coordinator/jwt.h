@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ struct Account {
   std::string name, key;
   bool jetstream = false;
   std::vector<Role> roles;
+  /// What users may do whom the account's own key signed; nothing: everything in the account.
+  std::optional<Permissions> own_users = {};
   std::map<std::string, std::int64_t> revoked;  // user's key: JWTs issued up to then are refused
 };
 
@@ -45,12 +48,13 @@ Result<std::string> account_jwt(const NKey& signer, const Account& account, std:
 /// Signed by the key of a role: the role's permissions.
 Result<std::string> role_user_jwt(const NKey& signer, const std::string& account, const User& user,
                                   std::int64_t now);
-/// Signed by the account's own key: everything in it.
+/// Signed by the account's own key: what the account gives its own users.
 Result<std::string> full_user_jwt(const NKey& signer, const User& user, std::int64_t now);
 
 struct Jwt {
   std::string type;  // operator, account, user
   std::string issuer, subject, name;
+  std::string issuer_account;            // of a user whom a role's key signed; else empty
   std::int64_t issued = 0, expires = 0;  // expires 0: never
   Account account;                       // of an account: what is revoked
 };

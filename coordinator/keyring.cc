@@ -6,6 +6,11 @@
 #include <sstream>
 
 #include "coordinator/durable_file.h"
+#include "coordinator/messages.h"
+#include "coordinator/messages_enrol.h"
+#include "coordinator/messages_fleet.h"
+#include "coordinator/messages_models.h"
+#include "coordinator/messages_pages.h"
 
 namespace flash::coordinator {
 namespace {
@@ -20,15 +25,41 @@ std::string port_of(const std::string& url) {
 }  // namespace
 
 Permissions node_permissions() {
-  return {.publish = {"flash.v1.up.*.{{name()}}.>", "flash.v1.hb.*.{{name()}}", "flash.v1.rq.{{name()}}.>",
-                      "flash.v1.id.{{name()}}.renew",
-                      // Models: the stream has nothing else.
-                      "$JS.API.STREAM.MSG.GET.FLASH_MODELS"},
-          .subscribe = {"flash.v1.dn.{{name()}}.>", "flash.v1.bc.>", "flash.v1.ck.>", "_INBOX.{{name()}}.>"}};
+  return {.publish = {"flash.v1.up.*.{{name()}}.ep", "flash.v1.hb.*.{{name()}}",
+                      "flash.v1.rq.{{name()}}.fleet", "flash.v1.rq.{{name()}}.model",
+                      "flash.v1.rq.{{name()}}.nearest", "flash.v1.id.{{name()}}.renew"},
+          .subscribe = {"flash.v1.dn.{{name()}}.>", "_INBOX.{{name()}}.>"}};
 }
 
 Permissions token_permissions() {
   return {.publish = {"flash.v1.id.{{name()}}.{{subject()}}"}, .subscribe = {"_INBOX.{{subject()}}.>"}};
+}
+
+Permissions coordinator_permissions() {
+  Permissions p{
+      .publish = {"flash.v1.dn.*.fleet", "flash.v1.dn.*.nearest", "flash.v1.dn.*.wm", "flash.v1.co.*",
+                  kModelsSubject, kChunkSubjects, "_INBOX.*.>", "$KV.FLASH_LEASE.speaker"},
+      .subscribe = {kAllQuestions, kAllFleetQuestions, kAllModelQuestions, kAllHeartbeats, kAllCoordinators,
+                    kIdentitySubjects, std::string(kCoordinatorInbox) + ".>"}};
+  const std::string api = "$JS.API.";
+  for (const std::string stream : {"FLASH_UP", "FLASH_MODELS", "KV_FLASH_LEASE"})
+    for (const char* verb : {"STREAM.CREATE.", "STREAM.UPDATE.", "STREAM.INFO."})
+      p.publish.push_back(api + verb + stream);
+  // What is read message by message, and what by a consumer.
+  for (const std::string stream : {"FLASH_MODELS", "KV_FLASH_LEASE"}) {
+    p.publish.push_back(api + "STREAM.MSG.GET." + stream);
+    p.publish.push_back(api + "DIRECT.GET." + stream);
+    p.publish.push_back(api + "DIRECT.GET." + stream + ".>");
+  }
+  for (const std::string stream : {"FLASH_UP", "FLASH_MODELS"}) {
+    for (const char* verb : {"CREATE.", "INFO.", "DELETE."}) {
+      p.publish.push_back(api + "CONSUMER." + verb + stream);
+      p.publish.push_back(api + "CONSUMER." + verb + stream + ".>");
+    }
+    p.publish.push_back("$JS.FC." + stream + ".>");
+  }
+  p.publish.push_back(api + "STREAM.PURGE.FLASH_MODELS");
+  return p;
 }
 
 Result<NKey> read_seed(const std::string& directory, const char* name) {
@@ -58,12 +89,20 @@ Result<std::vector<std::string>> read_servers(const std::string& directory) {
   return urls;
 }
 
+std::string host_of(const std::string& url) {
+  const auto scheme = url.find("://");
+  const std::size_t begin = scheme == url.npos ? 0 : scheme + 3;
+  const std::string host = url.substr(begin, url.rfind(':') - begin);
+  return !host.empty() && host.front() == '[' ? host.substr(1, host.size() - 2) : host;
+}
+
 Account fleet_account(const std::string& account_key, const std::string& node_key,
                       const std::string& enroll_key) {
   return {.name = "FLASH",
           .key = account_key,
           .jetstream = true,
           .roles = {{"node", node_key, node_permissions()}, {"enroll", enroll_key, token_permissions()}},
+          .own_users = coordinator_permissions(),
           .revoked = {}};
 }
 

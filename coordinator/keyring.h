@@ -21,9 +21,14 @@
 
 namespace flash::coordinator {
 
-/// What a node may say and hear, and what a token may.
+/// What a node may say and hear, what a token may, and what a coordinator may: each what its program says and
+/// hears, and nothing else. A node may say nothing that the server itself answers: such an answer goes under
+/// whatever subject the node names, with nobody's rights.
 Permissions node_permissions();
 Permissions token_permissions();
+Permissions coordinator_permissions();
+/// Where a coordinator's answers from the server come to; no node can be called so.
+inline constexpr const char* kCoordinatorInbox = "_INBOX_COORDINATOR";
 
 inline std::string in(const std::string& directory, const char* name) {
   return directory + "/" + name;
@@ -33,6 +38,8 @@ Result<NKey> read_seed(const std::string& directory, const char* name);
 /// Its signature is checked, not who made it: nobody but root writes there.
 Result<Jwt> read_account(const std::string& directory);
 Result<std::vector<std::string>> read_servers(const std::string& directory);
+/// Of tls://NAME:PORT or tls://[ADDRESS]:PORT.
+std::string host_of(const std::string& url);
 
 /// FLASH with its roles, as of these keys; what is revoked is the caller's.
 Account fleet_account(const std::string& account_key, const std::string& node_key,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,10 @@ namespace flash::coordinator {
 struct LeaseEntry {
   std::string holder;          // empty: it was given up
   std::uint64_t revision = 0;  // grows with every replacement
+  /// A coordinator wrote it, and says that it replaced this revision. What nobody of them wrote, or wrote for
+  /// another place, neither takes the lease from its holder nor frees it.
+  bool genuine = true;
+  std::uint64_t replaced = std::numeric_limits<std::uint64_t>::max();
 };
 
 /// The bucket. `put`: replaces the entry of this revision (0: there is none) and returns the new one; EAGAIN
@@ -52,10 +57,14 @@ class Lease {
   std::uint64_t revision() const { return term_; }
   /// Who held it when it was last looked at, and the entry's revision.
   const std::optional<LeaseEntry>& seen() const { return seen_; }
+  /// Entries that no coordinator wrote, and that were met.
+  std::uint64_t strange() const { return strange_; }
 
  private:
   Result<void> replace(Duration now, const LeaseStore& store);
   Result<void> look(Duration now, const LeaseStore& store);
+  bool counts(const LeaseEntry& entry) const;
+  Result<std::optional<std::uint64_t>> put_over(std::uint64_t revision, const LeaseStore& store);
 
   std::string self_;
   LeaseOptions options_;
@@ -64,6 +73,9 @@ class Lease {
   Duration renewed_at_{}, look_at_{}, retry_at_{};
   std::optional<LeaseEntry> seen_;
   Duration seen_at_{};  // since when its revision stands still
+  bool looked_ = false;
+  std::uint64_t there_ = 0;  // revision of what lies there, whoever wrote it
+  std::uint64_t strange_ = 0;
 };
 
 }  // namespace flash::coordinator

@@ -17,6 +17,7 @@
 #include "coordinator/fleet.h"
 #include "coordinator/identity_commands.h"
 #include "coordinator/keyring.h"
+#include "coordinator/model_desk.h"
 #include "coordinator/model_watch.h"
 #include "coordinator/registrar.h"
 #include "coordinator/version.h"
@@ -74,14 +75,28 @@ std::string host_name() {
   return is_token(name) ? name : "coordinator";
 }
 
+/// Of this host, where others than its own users may ask for the page: its name, and those that nodes reach
+/// it by.
+std::vector<std::string> page_names(const CommandLine& line) {
+  if (http::check_address(line.listen, true)) return {};
+  std::vector<std::string> names = line.servers;
+  char text[256] = "";
+  if (gethostname(text, sizeof text - 1) == 0) names.emplace_back(text);
+  if (const auto servers = read_servers(line.identity))
+    for (const std::string& url : *servers) names.push_back(host_of(url));
+  return names;
+}
+
 /// What setup made, unless the operator names another server.
 Result<void> choose_server(CommandLine& line) {
+  line.nats.inbox_prefix = kCoordinatorInbox;
   if (!line.nats.url.empty()) return {};
   line.nats.url = "nats://127.0.0.1:4222";
   if (!exists(in(line.identity, "coordinator.creds"))) return {};
   FLASH_TRY(NatsOptions made, own_servers(line.identity, "coordinator.creds"));
   if (!line.nats.credentials.empty()) made.credentials = line.nats.credentials;
   if (!line.nats.ca.empty()) made.ca = line.nats.ca;
+  made.inbox_prefix = kCoordinatorInbox;
   line.nats = made;
   return {};
 }
@@ -153,7 +168,7 @@ int run(CommandLine line) {
                       instance, *store, log);
   std::unique_ptr<Web> web;
   if (!line.listen.empty()) {
-    auto opened = Web::open({.listen = line.listen, .store = line.store}, log);
+    auto opened = Web::open({.listen = line.listen, .store = line.store, .names = page_names(line)}, log);
     if (opened) {
       web = std::move(*opened);
       log(LOG_INFO, "serving http://" + web->address() + "/");
@@ -161,6 +176,7 @@ int run(CommandLine line) {
       log(LOG_WARNING, "no web page: " + opened.error().message());  // records are collected all the same
     }
   }
+  const ModelDeskThread desk(line.nats, log);
   ModelWatch models(line.nats, line.stream.replicas, *store, from_seconds(line.judge_interval_s), log);
   Status status(log);
   sd_notify(0, "READY=1");

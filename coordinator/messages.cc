@@ -23,12 +23,18 @@ void check_run(Check& c, const std::string& run) {
   if (run.size() != 32 || !hex) c.fail("run", "not 32 hexadecimal digits");
 }
 
-Result<void> check(const Record& m) {
+/// Of a Record, or of its place.
+template <class Placed>
+Result<void> check_place(const Placed& m) {
   Check c;
   check_run(c, m.run);
   c.range("seq", static_cast<double>(m.seq), 1, kMaxNumber);
   if (m.prev >= m.seq) c.fail("prev", "not below seq");
-  FLASH_CHECK(c.result());
+  return c.result();
+}
+
+Result<void> check(const Record& m) {
+  FLASH_CHECK(check_place(m));
   return link::cbor::check(m.episode, "episode.");
 }
 
@@ -128,6 +134,19 @@ Result<Record> decode_record(std::string_view bytes) {
   FLASH_CHECK(f.done({"v", "t", "run", "seq", "prev", "episode"}));
   FLASH_CHECK(link::cbor::read(*episode, "episode.", m.episode));
   FLASH_CHECK(check(m));
+  return m;
+}
+
+Result<RecordPlace> decode_record_place(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes, "episode"));
+  RecordPlace m;
+  Fields f = fields_of(j);
+  f.get("run", m.run);
+  f.get("seq", m.seq);
+  f.get("prev", m.prev);
+  (void)f.find("episode");
+  FLASH_CHECK(f.done({"v", "t", "run", "seq", "prev", "episode"}));
+  FLASH_CHECK(check_place(m));
   return m;
 }
 

@@ -57,6 +57,12 @@ Result<void> validate(const link::NearestQuestion& question);
 
 /// EINVAL: not a message, or not within the bounds; the field is named. EPROTONOSUPPORT: another version.
 Result<Record> decode_record(std::string_view bytes);
+/// Its place in its outbox, whatever the episode is like.
+struct RecordPlace {
+  std::string run;
+  std::uint64_t seq = 0, prev = 0;
+};
+Result<RecordPlace> decode_record_place(std::string_view bytes);
 Result<Watermark> decode_watermark(std::string_view bytes);
 Result<link::NearestQuestion> decode_nearest_question(std::string_view bytes);
 Result<NearestAnswer> decode_nearest_answer(std::string_view bytes);

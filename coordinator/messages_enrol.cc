@@ -176,4 +176,17 @@ std::string inbox_prefix(std::string_view user) {
   return "_INBOX." + std::string(user);
 }
 
+bool is_inbox_of(std::string_view reply, std::string_view user) {
+  constexpr std::size_t kMaxReply = 256;
+  const std::string prefix = inbox_prefix(user) + ".";
+  if (!is_token(user) || reply.size() > kMaxReply || !reply.starts_with(prefix)) return false;
+  reply.remove_prefix(prefix.size());
+  while (true) {
+    const auto dot = reply.find('.');
+    if (!is_token(reply.substr(0, dot))) return false;
+    if (dot == reply.npos) return true;
+    reply.remove_prefix(dot + 1);
+  }
+}
+
 }  // namespace flash::coordinator

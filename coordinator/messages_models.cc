@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cassert>
 
+#include "coordinator/authority.h"
 #include "coordinator/messages_cbor.h"
+#include "core/command_line.h"
 #include "core/digest.h"
 #include "core/target.h"
 
@@ -11,6 +13,7 @@ namespace flash::coordinator {
 namespace {
 
 constexpr std::string_view kChunks = "flash.v1.ck.";
+constexpr std::string_view kAsk = "flash.v1.rq.", kModel = ".model";
 
 /// What both entries have.
 template <class Entry>
@@ -49,6 +52,25 @@ Result<void> check(const SignedManifest& m) {
   Check c;
   c.count("manifest", m.manifest.size(), 1, link::kMaxManifestBytes, "bytes");
   c.count("signature", m.signature.size(), kSignatureBytes, kSignatureBytes, "bytes");
+  return c.result();
+}
+
+void check_subject(Check& c, const std::string& subject) {
+  if (!is_model_subject(subject)) c.fail("subject", "not of a model");
+}
+
+Result<void> check(const ModelQuestion& m) {
+  Check c;
+  check_subject(c, m.subject);
+  return c.result();
+}
+
+Result<void> check(const ModelAnswer& m) {
+  Check c;
+  check_subject(c, m.subject);
+  c.count("bytes", m.bytes.size(), 0, link::kModelChunkBytes, "bytes");
+  c.count("seal", m.seal.size(), 0, kMaxSeal, "characters");
+  if (!m.found && (!m.bytes.empty() || !m.seal.empty())) c.fail("bytes", "of what was not found");
   return c.result();
 }
 
@@ -130,6 +152,50 @@ std::string encode(const SignedManifest& m) {
   return w.take();
 }
 
+std::string encode(const ModelQuestion& m) {
+  assert(check(m));
+  Writer w;
+  begin(w, kVersion, "model?", 1);
+  w.field("subject", m.subject);
+  return w.take();
+}
+
+std::string encode(const ModelAnswer& m) {
+  assert(check(m));
+  Writer w;
+  begin(w, kVersion, "model", 4);
+  w.field("subject", m.subject);
+  w.field("found", m.found);
+  w.text("bytes");
+  w.bytes(m.bytes);
+  w.text("seal");
+  w.bytes(m.seal);
+  return w.take();
+}
+
+Result<ModelQuestion> decode_model_question(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes, "model?"));
+  ModelQuestion m;
+  Fields f = fields_of(j);
+  f.get("subject", m.subject);
+  FLASH_CHECK(f.done({"v", "t", "subject"}));
+  FLASH_CHECK(check(m));
+  return m;
+}
+
+Result<ModelAnswer> decode_model_answer(std::string_view bytes) {
+  FLASH_TRY(const json j, parse(bytes, "model"));
+  ModelAnswer m;
+  Fields f = fields_of(j);
+  f.get("subject", m.subject);
+  f.get("found", m.found);
+  f.get_bytes("bytes", m.bytes);
+  f.get_bytes("seal", m.seal);
+  FLASH_CHECK(f.done({"v", "t", "subject", "found", "bytes", "seal"}));
+  FLASH_CHECK(check(m));
+  return m;
+}
+
 Result<Models> decode_models(std::string_view bytes) {
   FLASH_TRY(const json j, parse(bytes, "models"));
   Models m;
@@ -164,6 +230,34 @@ std::string manifest_subject(std::string_view name, std::uint64_t version) {
 
 std::string chunk_subject(std::string_view name, std::uint64_t version, std::size_t chunk) {
   return subject_of(name, version) + std::to_string(chunk);
+}
+
+bool is_model_subject(std::string_view subject) {
+  if (subject == kModelsSubject) return true;
+  if (!subject.starts_with(kChunks)) return false;
+  std::string_view rest = subject.substr(kChunks.size());
+  const auto first = rest.find('.'), second = rest.find('.', first == rest.npos ? first : first + 1);
+  if (second == rest.npos) return false;
+  const std::string_view name = rest.substr(0, first), last = rest.substr(second + 1);
+  const auto version = parse_integer(rest.substr(first + 1, second - first - 1));
+  if (!task_from_name(name) || !version || *version == 0 || *version > link::kMaxModelVersion) return false;
+  if (manifest_subject(name, *version) == subject) return true;
+  const auto chunk = parse_integer(last);
+  return chunk && *chunk < link::kMaxModelBytes / link::kModelChunkBytes &&
+         chunk_subject(name, *version, *chunk) == subject;
+}
+
+std::string model_question_subject(std::string_view node) {
+  return std::string(kAsk).append(node).append(kModel);
+}
+
+std::optional<std::string> model_asking_node(std::string_view subject) {
+  if (!subject.starts_with(kAsk) || !subject.ends_with(kModel) ||
+      subject.size() <= kAsk.size() + kModel.size())
+    return std::nullopt;
+  subject.remove_prefix(kAsk.size());
+  subject.remove_suffix(kModel.size());
+  return is_token(subject) ? std::optional(std::string(subject)) : std::nullopt;
 }
 
 bool in_share(std::string_view node, std::string_view name, std::uint64_t version, std::uint32_t share) {

@@ -6,10 +6,13 @@
 //   flash.v1.ck.NAME.VERSION.manifest  SignedManifest
 //   flash.v1.ck.NAME.VERSION.CHUNK     kModelChunkBytes of the model; the last one fewer. No envelope: the
 //                                      manifest has the digest of each
+//   flash-sync  -> flash.v1.rq.NODE.model   ModelQuestion, a request
+//   coordinator -> its inbox                ModelAnswer: what the stream has under one of those subjects
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +59,23 @@ struct SignedManifest {
   bool operator==(const SignedManifest&) const = default;
 };
 
+/// Nodes read the stream through the coordinator: what the server itself answers, it answers under any
+/// subject that a node names.
+struct ModelQuestion {
+  std::string subject;
+};
+struct ModelAnswer {
+  std::string subject;
+  bool found = false;
+  std::string bytes;  // of the newest message there
+  std::string seal;   // that it was stored with (authority.h); empty: none
+};
+
+std::string encode(const ModelQuestion& question);
+std::string encode(const ModelAnswer& answer);
+Result<ModelQuestion> decode_model_question(std::string_view bytes);
+Result<ModelAnswer> decode_model_answer(std::string_view bytes);
+
 std::string encode(const Models& models);
 std::string encode(const SignedManifest& manifest);
 /// As decode_record() of messages.h. What a SignedManifest holds is not looked at.
@@ -66,6 +86,13 @@ Result<SignedManifest> decode_signed_manifest(std::string_view bytes);
 std::string version_subjects(std::string_view name);
 std::string manifest_subject(std::string_view name, std::uint64_t version);
 std::string chunk_subject(std::string_view name, std::uint64_t version, std::size_t chunk);
+/// The state's subject, a manifest's or a chunk's, spelled as these functions spell them.
+bool is_model_subject(std::string_view subject);
+
+inline constexpr const char* kAllModelQuestions = "flash.v1.rq.*.model";
+std::string model_question_subject(std::string_view node);
+/// nullopt: not a subject that these questions come under.
+std::optional<std::string> model_asking_node(std::string_view subject);
 
 /// Is the node among the first `share` of 100? The same node always is for the same model, and stays so while
 /// the share grows.

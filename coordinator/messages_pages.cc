@@ -8,10 +8,9 @@ namespace flash::coordinator {
 namespace {
 
 constexpr std::string_view kAsk = "flash.v1.rq.", kSay = "flash.v1.dn.", kFleet = ".fleet";
-constexpr double kMaxReward = 1e6;
 
 void check_reward(Check& c, std::string_view field, const std::optional<double>& reward) {
-  if (reward) c.range(field, *reward, -kMaxReward, kMaxReward);
+  if (reward) c.range(field, *reward, link::kLeastReward, link::kMostReward);
 }
 
 Result<void> check(const FleetRow& row, const std::string& path) {

@@ -131,16 +131,18 @@ Result<std::string> list(const ModelCommand& c, Registry& registry) {
 Result<std::string> roll_out_command(const ModelCommand& c, Registry& registry) {
   FLASH_TRY(const std::uint64_t version, number(c.words[2], "version", link::kMaxModelVersion));
   FLASH_TRY(const std::uint64_t share, number(c.words[3], "percentage", 100));
-  FLASH_CHECK(registry.change([&](Models& m) {
-    return roll_out(m, c.words[1], version, static_cast<std::uint32_t>(share), now_us());
-  }));
+  FLASH_CHECK(registry.change(
+      [&](Models& m) {
+        return roll_out(m, c.words[1], version, static_cast<std::uint32_t>(share), now_us());
+      },
+      now_us()));
   return c.words[1] + " " + c.words[2] + " goes to " + c.words[3] + " % of the nodes\n";
 }
 
 Result<std::string> withdraw_command(const ModelCommand& c, Registry& registry) {
   FLASH_TRY(const std::uint64_t version, number(c.words[2], "version", link::kMaxModelVersion));
-  FLASH_CHECK(
-      registry.change([&](Models& m) { return withdraw(m, c.words[1], version, c.reason, now_us()); }));
+  FLASH_CHECK(registry.change([&](Models& m) { return withdraw(m, c.words[1], version, c.reason, now_us()); },
+                              now_us()));
   return c.words[1] + " " + c.words[2] + " is withdrawn; nodes go back to what they had before\n";
 }
 

@@ -24,6 +24,8 @@ std::string ModelWatch::look_at_all(std::int64_t now_us) {
   Registry registry(**nats, replicas_);
   std::string trouble;
   if (auto set = (*nats)->set_replicas(kModelStream, replicas_); !set) trouble = set.error().message();
+  if (auto done = registry.sign_what_is_not(now_us); !done)
+    trouble = "the state of the models is not signed: " + done.error().message();
   if (auto judged = judge_all(registry, now_us); !judged)
     trouble = "models are not watched: " + judged.error().message();
   return registry.trouble().empty() ? trouble : registry.trouble();
@@ -44,9 +46,11 @@ Result<void> ModelWatch::look_at(const OfferedModel& m, Registry& registry, std:
   say_(LOG_DEBUG, what);
   if (!j.worse()) return {};
   say_(LOG_WARNING, "model " + what + ": withdrawn");
-  return registry.change([&](Models& models) {
-    return withdraw(models, m.name, m.version, "it earns less: " + words_of(j), now_us);
-  });
+  return registry.change(
+      [&](Models& models) {
+        return withdraw(models, m.name, m.version, "it earns less: " + words_of(j), now_us);
+      },
+      now_us);
 }
 
 }  // namespace flash::coordinator

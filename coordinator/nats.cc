@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/durable_file.h"
 #include "coordinator/messages_models.h"
 #include "coordinator/server_version.h"
 #include "core/process.h"
@@ -28,6 +29,7 @@ constexpr std::int32_t kModelMessageBytes =
     static_cast<std::int32_t>(link::kModelChunkBytes) + 1024;  // with the headers of put()
 constexpr std::int64_t kModelMessagesPerSubject = 16;          // what is good behind messages that are not
 constexpr std::int64_t kAnswerMs = 5000;
+constexpr const char* kSealHeader = "Flash-Seal";
 // A new nats-server (2.9.10) enables an account's JetStream for each of the connections that first come to it
 // at the same time, and each removes what lies in the folder of streams: one that the first connection makes
 // meanwhile is never stored, and no restart of ours brings it back. Those that came with this one are through
@@ -92,7 +94,29 @@ Message plain_message(natsMsg* got) {
   message.subject = natsMsg_GetSubject(got);
   if (const char* reply = natsMsg_GetReply(got)) message.reply = reply;
   message.bytes.assign(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
+  const char* seal = nullptr;
+  if (natsMsgHeader_Get(got, kSealHeader, &seal) == NATS_OK && seal) message.seal = seal;
   return message;
+}
+
+Result<MessageHandle> made_message(const std::string& subject, std::string_view bytes,
+                                   const std::string& seal) {
+  natsMsg* made = nullptr;
+  FLASH_CHECK(
+      done(natsMsg_Create(&made, subject.c_str(), nullptr, bytes.data(), static_cast<int>(bytes.size())),
+           "publish " + subject));
+  MessageHandle handle(made);
+  if (!seal.empty())
+    FLASH_CHECK(done(natsMsgHeader_Set(made, kSealHeader, seal.c_str()), "publish " + subject));
+  return handle;
+}
+
+Result<Authority> authority_of(const NatsOptions& o) {
+  if (o.credentials.empty()) return Authority();
+  FLASH_TRY(const std::string text, read_whole(o.credentials));
+  auto authority = Authority::of(text);
+  if (!authority) return std::move(authority).error().context(o.credentials);
+  return authority;
 }
 
 // Without one the library writes to stderr; trouble() has the words.
@@ -133,7 +157,7 @@ Result<OptionsHandle> options_for(const NatsOptions& o, std::atomic<std::uint64_
 
 bool as_wanted(const jsStreamConfig& there, const StreamOptions& wanted) {
   return there.Replicas == wanted.replicas && there.MaxBytes == wanted.bytes &&
-         there.Discard == js_DiscardOld;
+         there.Discard == js_DiscardOld && there.NoAck;
 }
 
 void fill(jsStreamConfig& config, const StreamOptions& wanted, const char** subjects) {
@@ -146,6 +170,7 @@ void fill(jsStreamConfig& config, const StreamOptions& wanted, const char** subj
   config.MaxBytes = wanted.bytes;
   config.MaxMsgSize = kMessageBytes;
   config.Discard = js_DiscardOld;
+  config.NoAck = true;
 }
 
 void fill_for_models(jsStreamConfig& config, int replicas) {
@@ -169,6 +194,7 @@ struct Nats::Impl {
     std::this_thread::sleep_for(connected_at + kAccountEnabled - clock_now(CLOCK_MONOTONIC));
   }
 
+  Authority authority;
   Duration connected_at{};                    // CLOCK_MONOTONIC
   std::atomic<std::uint64_t> violations = 0;  // the library's threads count
   // In the order of being made: the last one goes first.
@@ -185,6 +211,7 @@ Nats::~Nats() = default;
 
 Result<std::unique_ptr<Nats>> Nats::connect(const NatsOptions& options) {
   auto impl = std::make_unique<Impl>();
+  FLASH_TRY(impl->authority, authority_of(options));
   FLASH_TRY(const OptionsHandle handle, options_for(options, impl->violations));
   natsConnection* connection = nullptr;
   FLASH_CHECK(done(natsConnection_Connect(&connection, handle.get()), options.url));
@@ -225,10 +252,13 @@ std::string Nats::old_server() const {
   return version ? why_too_old(*version) : std::string();
 }
 
-Result<void> Nats::publish(const std::string& subject, std::string_view bytes) {
-  return done(natsConnection_Publish(impl_->connection.get(), subject.c_str(), bytes.data(),
-                                     static_cast<int>(bytes.size())),
-              "publish " + subject);
+const Authority& Nats::authority() const {
+  return impl_->authority;
+}
+
+Result<void> Nats::publish(const std::string& subject, std::string_view bytes, const std::string& seal) {
+  FLASH_TRY(const MessageHandle message, made_message(subject, bytes, seal));
+  return done(natsConnection_PublishMsg(impl_->connection.get(), message.get()), "publish " + subject);
 }
 
 Result<std::string> Nats::request(const std::string& subject, std::string_view bytes, Duration longest) {
@@ -240,9 +270,12 @@ Result<std::string> Nats::request(const std::string& subject, std::string_view b
   return std::string(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
 }
 
-Result<void> Nats::subscribe(const std::string& subject) {
+Result<void> Nats::subscribe(const std::string& subject, const std::string& group) {
   natsSubscription* made = nullptr;
-  FLASH_CHECK(done(natsConnection_SubscribeSync(&made, impl_->connection.get(), subject.c_str()),
+  natsConnection* connection = impl_->connection.get();
+  FLASH_CHECK(done(group.empty()
+                       ? natsConnection_SubscribeSync(&made, connection, subject.c_str())
+                       : natsConnection_QueueSubscribeSync(&made, connection, subject.c_str(), group.c_str()),
                    "subscribe " + subject));
   impl_->subscription.reset(made);
   impl_->stream = false;
@@ -301,7 +334,8 @@ Result<void> Nats::set_replicas(const std::string& stream, int replicas) {
 }
 
 Result<void> Nats::put(const std::string& stream, const std::string& subject, std::string_view bytes,
-                       std::optional<std::uint64_t> after) {
+                       std::optional<std::uint64_t> after, const std::string& seal) {
+  FLASH_TRY(const MessageHandle message, made_message(subject, bytes, seal));
   jsPubOptions options;
   FLASH_CHECK(done(jsPubOptions_Init(&options), "libnats"));
   options.MaxWait = kAnswerMs;
@@ -310,8 +344,7 @@ Result<void> Nats::put(const std::string& stream, const std::string& subject, st
   options.ExpectNoMessage = after == 0U;
   jsPubAck* made = nullptr;
   jsErrCode code{};
-  const natsStatus status = js_Publish(&made, impl_->context.get(), subject.c_str(), bytes.data(),
-                                       static_cast<int>(bytes.size()), &options, &code);
+  const natsStatus status = js_PublishMsg(&made, impl_->context.get(), message.get(), &options, &code);
   const AckHandle handle(made);
   if (code == JSStreamWrongLastSequenceErr)
     return Error(std::errc::resource_unavailable_try_again, "somebody else changed " + subject);
@@ -329,9 +362,7 @@ Result<std::optional<Message>> Nats::newest(const std::string& stream, const std
   if (status == NATS_NOT_FOUND || code == JSStreamNotFoundErr) return std::optional<Message>{};
   FLASH_CHECK(done(status, "get " + subject));
   const MessageHandle handle(got);
-  Message message;
-  message.subject = natsMsg_GetSubject(got);
-  message.bytes.assign(natsMsg_GetData(got), static_cast<std::size_t>(natsMsg_GetDataLength(got)));
+  Message message = plain_message(got);
   message.position = natsMsg_GetSequence(got);
   return std::optional<Message>{std::move(message)};
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/authority.h"
 #include "core/result.h"
 #include "core/time.h"
 
@@ -27,13 +28,15 @@ struct NatsOptions {
 
 struct Message {
   std::string subject, bytes;
-  std::string reply;           // under which an answer is waited for; empty: nobody waits
+  std::string reply;           // under which an answer is waited for, as the asker says; empty: nobody waits
   std::uint64_t position = 0;  // in its stream
+  std::string seal = {};       // authority.h; empty: it has none
 };
 
-/// Files, seven days; where it is full the oldest messages go. Whoever needs a message to arrive says it
-/// again until it is safe elsewhere: a stream that refused new ones instead would stand still until the old
-/// ones age.
+/// Files, seven days, and nothing is answered to who publishes: under which subject such an answer goes is
+/// the publisher's choice, and the server gives it nobody's rights. Where it is full the oldest messages go.
+/// Whoever needs a message to arrive says it again until it is safe elsewhere: a stream that refused new ones
+/// instead would stand still until the old ones age.
 struct StreamOptions {
   std::string name, subjects;
   int replicas = 1;  // servers that hold it
@@ -66,13 +69,16 @@ class Nats {
   /// moment.
   std::string old_server() const;
 
+  /// Of the credentials that this connection was made with.
+  const Authority& authority() const;
   /// Into the library's buffer: nobody says that it arrived.
-  Result<void> publish(const std::string& subject, std::string_view bytes);
+  Result<void> publish(const std::string& subject, std::string_view bytes, const std::string& seal = {});
   /// The one answer to a message. ENOTCONN: nobody listens there; ETIMEDOUT: nobody answers. Errors do
   /// not name the subject, which may have a token's key.
   Result<std::string> request(const std::string& subject, std::string_view bytes, Duration longest);
-  /// From now on next() brings what comes under this subject.
-  Result<void> subscribe(const std::string& subject);
+  /// From now on next() brings what comes under this subject; with a group's name, what falls to this one of
+  /// the group.
+  Result<void> subscribe(const std::string& subject, const std::string& group = {});
 
   /// Makes the stream if there is none, and changes one that is otherwise. Here and below, what is made waits
   /// until the connection is two seconds old: a new server may lose what it stores before.
@@ -85,7 +91,7 @@ class Nats {
   /// Into a stream; returns when the server has taken it. `after`: only if that is the position of the
   /// subject's newest message, 0: if there is none (EAGAIN otherwise).
   Result<void> put(const std::string& stream, const std::string& subject, std::string_view bytes,
-                   std::optional<std::uint64_t> after = std::nullopt);
+                   std::optional<std::uint64_t> after = std::nullopt, const std::string& seal = {});
   /// The newest message of a subject in a stream; nullopt: there is none, or no such stream.
   Result<std::optional<Message>> newest(const std::string& stream, const std::string& subject);
   /// All that a stream keeps of a subject, oldest first.

@@ -20,6 +20,7 @@ class NearestPairs {
  public:
   /// The newest that is known of an agent; without model or embedding it is taken out.
   void put(const FleetAgent& agent);
+  void forget(const std::string& node, const std::string& agent) { remove({node, agent}); }
   /// The nearest by distance, never the one that asks. The nearest of those that have reached SERVING goes
   /// first where it is alike (S above kUnlike): one that is not is no help, whatever it has been through.
   std::optional<link::Neighbour> nearest(const std::string& node,

@@ -37,11 +37,23 @@ Result<std::string> Registrar::grant(const Petitioner& petitioner, std::string_v
   return jwt;
 }
 
+/// EINVAL: nobody who may be answered.
+Result<Petitioner> Registrar::asker(std::string_view subject, std::string_view reply) const {
+  auto petitioner = petitioner_of(subject);
+  if (!petitioner) return Error(std::errc::invalid_argument, "not a subject of wishes");
+  if (!is_inbox_of(reply, petitioner->token.empty() ? petitioner->node : petitioner->token))
+    return Error(std::errc::invalid_argument,
+                 petitioner->node + " wants the answer in another place than its own inbox");
+  return std::move(*petitioner);
+}
+
 std::optional<std::string> Registrar::answer(std::string_view subject, std::string_view wish,
-                                             std::int64_t now) {
-  const auto petitioner = petitioner_of(subject);
-  auto jwt = petitioner ? grant(*petitioner, wish, now)
-                        : Result<std::string>(Error(std::errc::invalid_argument, "not a subject of wishes"));
+                                             std::string_view reply, std::int64_t now) {
+  const auto petitioner = asker(subject, reply);
+  // Where nobody may ask at all, all that do are one.
+  const auto known = petitioner_of(subject);
+  if (!budget_.take(known ? known->node : std::string(), std::chrono::seconds(now))) return std::nullopt;
+  auto jwt = petitioner ? grant(*petitioner, wish, now) : Result<std::string>(petitioner.error());
   if (jwt) return encode(Credentials{std::move(*jwt)});
   const std::string& why = jwt.error().message();
   // Not the subject: it has the token's key.
@@ -88,8 +100,8 @@ Result<void> RegistrarThread::serve() {
   while (!ending_) {
     FLASH_TRY(const auto message, nats->next(kRound));
     if (!message) continue;
-    const auto answer = registrar_.answer(message->subject, message->bytes, unix_seconds());
-    if (answer && !message->reply.empty()) FLASH_CHECK(nats->publish(message->reply, *answer));
+    const auto answer = registrar_.answer(message->subject, message->bytes, message->reply, unix_seconds());
+    if (answer) FLASH_CHECK(nats->publish(message->reply, *answer));
   }
   return {};
 }

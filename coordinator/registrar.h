@@ -15,6 +15,7 @@
 #include "coordinator/messages_enrol.h"
 #include "coordinator/nats.h"
 #include "coordinator/nkey.h"
+#include "coordinator/node_budget.h"
 #include "core/result.h"
 #include "core/time.h"
 
@@ -29,10 +30,13 @@ class Registrar {
  public:
   /// `node_key` signs for `account`; credentials live so many seconds.
   Registrar(NKey node_key, std::string account, std::int64_t lifetime, IdentityStore store, Say say);
-  /// nullopt: nothing is answered to who may not ask.
-  std::optional<std::string> answer(std::string_view subject, std::string_view wish, std::int64_t now);
+  /// nullopt: nothing is answered to who may not ask, or would have the answer (`reply`) go anywhere but to
+  /// its own inbox; nothing is done for it either.
+  std::optional<std::string> answer(std::string_view subject, std::string_view wish, std::string_view reply,
+                                    std::int64_t now);
 
  private:
+  Result<Petitioner> asker(std::string_view subject, std::string_view reply) const;
   Result<std::string> grant(const Petitioner& petitioner, std::string_view wish, std::int64_t now);
 
   NKey node_key_;
@@ -40,6 +44,7 @@ class Registrar {
   std::int64_t lifetime_;
   IdentityStore store_;
   Say say_;
+  NodeBudget budget_{0.2, 32};
 };
 
 class RegistrarThread {

@@ -76,18 +76,34 @@ Result<void> withdraw(Models& models, std::string_view name, std::uint64_t versi
   return {};
 }
 
-Registered newest_good(const std::vector<Message>& kept) {
+Registered newest_good(const std::vector<Message>& kept, const Authority& authority) {
   Registered out;
   if (!kept.empty()) out.position = kept.back().position;
+  struct Unsigned {
+    Models models;
+    std::uint64_t position = 0;
+  };
+  std::optional<Unsigned> before;  // the newest that nobody signed
+  const auto counts = [&](std::uint64_t position) {
+    if (!out.trouble.empty()) out.trouble += "; message " + std::to_string(position) + " counts";
+    return out;
+  };
   for (auto m = kept.rbegin(); m != kept.rend(); ++m) {
     auto models = decode_models(m->bytes);
-    if (models) {
+    const auto serial = authority.check(kModelsSubject, m->bytes, m->seal);
+    if (models && serial) {
       out.models = std::move(*models);
-      if (!out.trouble.empty()) out.trouble += "; message " + std::to_string(m->position) + " counts";
-      return out;
+      out.serial = *serial;
+      return counts(m->position);
     }
+    if (models && m->seal.empty() && !before) before = Unsigned{*models, m->position};
     out.trouble += (out.trouble.empty() ? std::string(kModelsSubject) + ": " : "; ") + "message " +
-                   std::to_string(m->position) + " is passed over: " + models.error().message();
+                   std::to_string(m->position) +
+                   " is passed over: " + (models ? serial.error() : models.error()).message();
+  }
+  if (before) {
+    out.models = std::move(before->models);
+    return counts(before->position);
   }
   if (!out.trouble.empty()) out.trouble += "; none is left that counts: begun anew";
   return out;
@@ -103,10 +119,10 @@ std::optional<std::uint64_t> version_of_subject(std::string_view subject, std::s
 Result<Registered> Registry::read() {
   FLASH_TRY(auto newest, nats_.newest(kModelStream, kModelsSubject));
   if (!newest) return Registered{};
-  Registered out = newest_good({std::move(*newest)});
+  Registered out = newest_good({std::move(*newest)}, nats_.authority());
   if (!out.trouble.empty()) {
     FLASH_TRY(const auto kept, nats_.kept(kModelStream, kModelsSubject));
-    out = newest_good(kept);
+    out = newest_good(kept, nats_.authority());
   }
   trouble_ = out.trouble;
   return out;
@@ -117,12 +133,24 @@ Result<Models> Registry::models() {
   return std::move(known.models);
 }
 
-Result<void> Registry::change(const std::function<Result<void>(Models&)>& how) {
+Result<void> Registry::sign_what_is_not(std::int64_t now_us) {
+  if (!nats_.authority().known()) return {};
+  FLASH_TRY(const Registered known, read());
+  if (known.position == 0 || known.serial > 0 || known.models == Models()) return {};
+  return change([](Models&) { return Result<void>(); }, now_us);
+}
+
+Result<void> Registry::change(const std::function<Result<void>(Models&)>& how, std::int64_t now_us) {
   FLASH_CHECK(nats_.ensure_model_stream(replicas_));
   for (int i = 0;; ++i) {
     FLASH_TRY(Registered known, read());
     FLASH_CHECK(how(known.models));
-    auto done = nats_.put(kModelStream, kModelsSubject, encode(known.models), known.position);
+    const std::string bytes = encode(known.models);
+    // By the wall clock, so that it goes on growing where the stream was lost.
+    const std::uint64_t serial =
+        std::max(known.serial + 1, static_cast<std::uint64_t>(std::max<std::int64_t>(now_us, 0)));
+    auto done = nats_.put(kModelStream, kModelsSubject, bytes, known.position,
+                          nats_.authority().seal(kModelsSubject, bytes, serial));
     if (done || !done.error().is(std::errc::resource_unavailable_try_again) || i + 1 == kTries) return done;
   }
 }
@@ -143,7 +171,7 @@ Result<void> Registry::publish(const link::SignedModel& model, const link::Model
                           link::chunk_of(model.model, i)));
   FLASH_CHECK(nats_.put(kModelStream, manifest_subject(manifest.name, manifest.version),
                         encode(SignedManifest{model.manifest, model.signature})));
-  FLASH_CHECK(change(add));
+  FLASH_CHECK(change(add, now_us));
   // It is published; what could not be removed is tried again with the next one.
   if (auto done = forget_chunks(manifest.name, manifest.version, after); !done)
     trouble_ += (trouble_.empty() ? "" : "; ") + ("older chunks stay: " + done.error().message());

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/authority.h"
 #include "coordinator/messages_models.h"
 #include "coordinator/nats.h"
 #include "core/result.h"
@@ -33,10 +34,12 @@ Result<void> withdraw(Models& models, std::string_view name, std::uint64_t versi
 struct Registered {
   Models models;
   std::uint64_t position = 0;  // of the state's newest message, good or not; 0: there is none
+  std::uint64_t serial = 0;    // of the state's seal: grows with each; 0: nobody signed it
   std::string trouble;         // what was passed over, in words; empty: nothing
 };
-/// The newest state that is one, of its messages, oldest first. Where none is, nothing was ever published.
-Registered newest_good(const std::vector<Message>& kept);
+/// The newest state that is one, of its messages, oldest first: of those that a coordinator signed, where one
+/// is (a release before this one signed none). Where none is, nothing was ever published.
+Registered newest_good(const std::vector<Message>& kept, const Authority& authority = {});
 /// Of these subjects the version's, of any chunk or its manifest; nullopt: it is not of this name.
 std::optional<std::uint64_t> version_of_subject(std::string_view subject, std::string_view name);
 
@@ -47,8 +50,10 @@ class Registry {
 
   /// Empty where nothing was ever published.
   Result<Models> models();
-  /// Reads, changes and writes; again where somebody else wrote meanwhile.
-  Result<void> change(const std::function<Result<void>(Models&)>& how);
+  /// Reads, changes and writes, signed; again where somebody else wrote meanwhile.
+  Result<void> change(const std::function<Result<void>(Models&)>& how, std::int64_t now_us = 0);
+  /// Signs a state that a release before this one left unsigned: nodes believe none.
+  Result<void> sign_what_is_not(std::int64_t now_us);
   /// Chunks first, the manifest, then the offer: a node never sees half a model. EINVAL: the version is not
   /// above all that were published under its name. Chunks that nobody is handed any more are removed.
   Result<void> publish(const link::SignedModel& model, const link::ModelManifest& manifest,

@@ -27,14 +27,6 @@ std::string quoted(const std::string& text) {
   return "\"" + text + "\"";
 }
 
-/// Of tls://NAME:PORT or tls://[ADDRESS]:PORT.
-std::string host_of(const std::string& url) {
-  const auto scheme = url.find("://");
-  const std::size_t begin = scheme == url.npos ? 0 : scheme + 3;
-  const std::string host = url.substr(begin, url.rfind(':') - begin);
-  return !host.empty() && host.front() == '[' ? host.substr(1, host.size() - 2) : host;
-}
-
 std::string accounts_text(const std::string& operator_text, const std::string& system_text,
                           const std::string& account_text) {
   const auto subject = [](const std::string& jwt) {

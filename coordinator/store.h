@@ -24,6 +24,20 @@ struct Arrived {
   Record record;
 };
 
+/// A record that is not stored, and must not hold up what follows it in its outbox.
+struct PassedOver {
+  std::string node;
+  RecordPlace place;
+};
+
+/// What the store keeps of one node at most; far more than an honest one needs (it has 256 records on their
+/// way, and a run per outbox file). The least recently heard make room.
+struct NodeQuota {
+  std::size_t agents = 4096;
+  std::size_t runs = 16;
+  std::size_t uncovered = 2048;  // records of a run beyond its watermark: nothing removes them
+};
+
 /// Where in the stream the store stands; its records and this are one commit.
 struct Position {
   std::int64_t stream_created_ns = 0;
@@ -48,8 +62,10 @@ struct Committed {
     std::string node;
     Watermark watermark;
   };
-  std::vector<NodeWatermark> watermarks;  // of every run that something came of
-  std::vector<FleetAgent> agents;         // that something new came of, as they are now
+  std::vector<NodeWatermark> watermarks;                       // of every run that something came of
+  std::vector<FleetAgent> agents;                              // that something new came of, as they are now
+  std::vector<std::pair<std::string, std::string>> forgotten;  // node and agent that made room for others
+  std::uint64_t over_quota = 0;  // records that were not stored: their node has its share
 };
 
 /// A node as its last heartbeat said.
@@ -112,8 +128,11 @@ class Store {
   ~Store();
 
   Result<Position> position() const;
-  /// All or nothing, on the disk when it returns. `refused`: messages that were none.
-  Result<Committed> commit(std::span<const Arrived> records, std::uint64_t refused, const Position& position);
+  void set_quota(const NodeQuota& quota);
+  /// All or nothing, on the disk when it returns. `refused`: messages that were none; of those that had a
+  /// place in an outbox, the watermark goes over it once it comes there.
+  Result<Committed> commit(std::span<const Arrived> records, std::uint64_t refused, const Position& position,
+                           std::span<const PassedOver> passed_over = {});
 
   /// A bounded piece of work: of the oldest records, those that are too old or too many become summaries per
   /// agent and hour. The newest of each agent stays, and what no watermark covers yet.

@@ -18,7 +18,7 @@ namespace flash::coordinator {
 namespace {
 
 constexpr Duration kFresh = std::chrono::seconds(1);  // a view is good for so long
-constexpr unsigned kConnections = 64;
+constexpr unsigned kConnections = 256;
 
 double bytes_of(const std::string& path) {
   struct stat s {};
@@ -32,9 +32,9 @@ Web::Web(WebOptions options, Say say) : options_(std::move(options)), say_(std::
 Result<std::unique_ptr<Web>> Web::open(WebOptions options, Say say) {
   auto web = std::unique_ptr<Web>(new Web(std::move(options), std::move(say)));
   FLASH_TRY(web->endpoint_,
-            http::Endpoint::open(web->options_.listen,
-                                 [w = web.get()](const http::Request& r) { return w->answer(r); },
-                                 {.loopback_only = false, .connections = kConnections}));
+            http::Endpoint::open(
+                web->options_.listen, [w = web.get()](const http::Request& r) { return w->answer(r); },
+                {.loopback_only = false, .names = web->options_.names, .connections = kConnections}));
   web->ending_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (web->ending_ < 0) return Error::from_errno(errno, "eventfd");
   web->thread_ = std::thread([w = web.get()] { w->work(); });
@@ -57,7 +57,8 @@ void Web::set(LiveState live) {
 
 void Web::work() {
   while (true) {
-    const Duration longest = std::min<Duration>(endpoint_->run(), std::chrono::seconds(60));
+    const Duration longest =
+        std::min<Duration>(endpoint_->run(clock_now(CLOCK_MONOTONIC)), std::chrono::seconds(60));
     std::array<pollfd, 2> fds = {pollfd{ending_, POLLIN, 0}, pollfd{endpoint_->fd(), POLLIN, 0}};
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(longest).count();
     poll(fds.data(), fds.size(), static_cast<int>(ms));

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "coordinator/fleet_view.h"
 #include "coordinator/metrics.h"
@@ -23,6 +24,7 @@ namespace flash::coordinator {
 struct WebOptions {
   std::string listen = "127.0.0.1:9943";
   std::string store;
+  std::vector<std::string> names = {};  // of this host, by which browsers may ask
 };
 
 class Web {

@@ -1,5 +1,6 @@
 #include "daemon/episode_summaries.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -9,9 +10,13 @@
 namespace flash {
 namespace {
 
+double told(double reward_mean) {
+  return std::clamp(reward_mean, link::kLeastReward, link::kMostReward);
+}
+
 void say_policy(const AgentView& view, link::Episode& e) {
   e.fallback_rewards = view.fallback_rewards;
-  if (std::isfinite(view.fallback_reward)) e.fallback_reward = view.fallback_reward;
+  if (std::isfinite(view.fallback_reward)) e.fallback_reward = told(view.fallback_reward);
   if (!view.snapshot) return;
   e.model_version = view.snapshot->version;
   e.embedding = view.snapshot->embedding;
@@ -43,7 +48,7 @@ std::optional<link::Episode> EpisodeSummaries::decided(const Target& target, con
     done->stage = open.stage;
     done->steps = open.steps;
     done->rewards = open.rewards;
-    if (open.rewards > 0) done->reward_mean = open.reward_sum / open.rewards;
+    if (open.rewards > 0) done->reward_mean = told(open.reward_sum / open.rewards);
     done->time_us = std::chrono::duration_cast<std::chrono::microseconds>(open.at.time_since_epoch()).count();
     open = {};
   }

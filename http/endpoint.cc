@@ -3,18 +3,24 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <string_view>
+#include <tuple>
 
 namespace flash::http {
 namespace {
 
-constexpr unsigned kTimeoutSeconds = 5;
+constexpr unsigned kTimeoutSeconds = 5;  // without a byte
+constexpr unsigned kComing = 64;  // connections beyond the bound, of which as many others are about to go
+constexpr int kBacklog = 512;
 constexpr std::size_t kRequestMemory = 16 * 1024;
 
 struct Address {
@@ -65,7 +71,8 @@ Result<int> listen_on(const Address& address, const std::string& text) {
   if (fd < 0) return Error::from_errno(errno, "socket");
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0 && listen(fd, 64) == 0)
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0 &&
+      listen(fd, kBacklog) == 0)
     return fd;
   const int why = errno;
   close(fd);
@@ -79,13 +86,15 @@ std::uint16_t port_of(int fd) {
   return ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port);
 }
 
-/// Of a Host header: a number or localhost. Names can be made to lead to any address.
-bool is_own_name(std::string_view host) {
+/// Of a Host header, without its port: a number, localhost, or one of `names`. Other names can be made to
+/// lead to any address.
+bool is_own_name(std::string_view host, const std::vector<std::string>& names) {
   if (const auto colon = host.rfind(':'); colon != host.npos && host.find(']', colon) == host.npos)
     host = host.substr(0, colon);
   Address address;
   address.host = host;
-  return host.empty() || host == "localhost" || host_into(address);  // HTTP/1.0 needs none
+  return host == "localhost" || host_into(address) ||
+         std::find(names.begin(), names.end(), host) != names.end();
 }
 
 /// FNV-1a of the body: enough to say that nothing changed.
@@ -109,6 +118,32 @@ struct Pending {
 std::string header(MHD_Connection* connection, const char* name) {
   const char* value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
   return value ? value : "";
+}
+
+/// Its Host, where it has one; several are none.
+std::vector<std::string> hosts_of(MHD_Connection* connection) {
+  std::vector<std::string> hosts;
+  const auto look = [](void* out, MHD_ValueKind, const char* name, const char* value) noexcept {
+    if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0)
+      static_cast<std::vector<std::string>*>(out)->emplace_back(value ? value : "");
+    return MHD_YES;
+  };
+  MHD_get_connection_values(connection, MHD_HEADER_KIND, look, &hosts);
+  return hosts;
+}
+
+/// Of the other end, without its port.
+std::string peer_of(MHD_Connection* connection) {
+  const MHD_ConnectionInfo* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+  if (!info || !info->client_addr) return {};
+  char text[INET6_ADDRSTRLEN] = "";
+  const sockaddr* address = info->client_addr;
+  const void* number =
+      address->sa_family == AF_INET6
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr)
+          : &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+  inet_ntop(address->sa_family, number, text, sizeof text);
+  return text;
 }
 
 MHD_Result queue(MHD_Connection* connection, const Response& r) {
@@ -137,22 +172,92 @@ MHD_Result queue(MHD_Connection* connection, const Response& r) {
 }  // namespace
 
 struct Endpoint::Impl {
+  /// A connection, and since when it is in its state.
+  struct Open {
+    int fd = -1;
+    std::string peer;
+    Duration since{};
+    std::uint64_t number = 0;  // grows with each
+    bool answered = false;     // its request is there, and the answer on its way
+    bool ended = false;        // shut down; the library has not seen it yet
+  };
+
   std::string address;
   Handler handler;
   EndpointOptions options;
   MHD_Daemon* daemon = nullptr;
   int epoll = -1;
+  std::map<MHD_Connection*, Open> open;
+  Duration now{};
+  std::uint64_t connections_ever = 0;
+
+  static void changed(void* self, MHD_Connection* connection, void**,
+                      MHD_ConnectionNotificationCode what) noexcept {
+    auto& me = *static_cast<Impl*>(self);
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+      me.open.erase(connection);
+      return;
+    }
+    const MHD_ConnectionInfo* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    me.open[connection] = {info ? info->connect_fd : -1, peer_of(connection), me.now, ++me.connections_ever};
+    me.make_room();
+  }
+  void state(MHD_Connection* connection, bool answered) {
+    const auto at = open.find(connection);
+    if (at == open.end()) return;
+    at->second.answered = answered;
+    at->second.since = now;
+  }
+  /// The library closes what has nothing more to read, nor anybody to write to.
+  static void shut(Open& c) {
+    c.ended = true;
+    if (c.fd >= 0) shutdown(c.fd, SHUT_RDWR);
+  }
+  void make_room() {
+    std::map<std::string_view, unsigned> of_peer;
+    unsigned all = 0, most = 0;
+    for (const auto& [connection, c] : open)
+      if (!c.ended) {
+        ++all;
+        most = std::max(most, ++of_peer[c.peer]);
+      }
+    if (all <= options.connections) return;
+    Open* victim = nullptr;
+    for (auto& [connection, c] : open) {
+      if (c.ended || of_peer[c.peer] < most) continue;
+      const auto age = [](const Open& o) { return std::tuple(o.answered, o.since, o.number); };
+      const bool before = !victim || age(c) < age(*victim);
+      if (before) victim = &c;
+    }
+    if (victim) shut(*victim);
+  }
+  /// When the next one's time ends.
+  Duration end_the_slow() {
+    Duration next = std::chrono::seconds(60);
+    for (auto& [connection, c] : open) {
+      if (c.ended) continue;
+      const Duration left = c.since + (c.answered ? options.answer_longest : options.request_longest) - now;
+      if (left <= Duration{})
+        shut(c);
+      else
+        next = std::min(next, left);
+    }
+    return next;
+  }
 
   /// The request line as it came, before libmicrohttpd decodes it its own way.
   static void* begin(void*, const char* target, MHD_Connection*) noexcept {
     return new (std::nothrow) Pending{target};
   }
-  static void end(void*, MHD_Connection*, void** pending, MHD_RequestTerminationCode) noexcept {
+  static void end(void* self, MHD_Connection* connection, void** pending,
+                  MHD_RequestTerminationCode) noexcept {
     delete static_cast<Pending*>(*pending);
     *pending = nullptr;
+    static_cast<Impl*>(self)->state(connection, false);
   }
   static MHD_Result handle(void* self, MHD_Connection* connection, const char*, const char* method,
-                           const char*, const char*, std::size_t* upload_size, void** pending) noexcept {
+                           const char* version, const char*, std::size_t* upload_size,
+                           void** pending) noexcept {
     if (*upload_size != 0 || !*pending) return MHD_NO;  // closes: nobody has to send us anything
     auto& request = *static_cast<Pending*>(*pending);
     // The first call of a request has its head alone; an answer then would end the connection.
@@ -160,12 +265,21 @@ struct Endpoint::Impl {
       request.begun = true;
       return MHD_YES;
     }
-    return queue(connection, static_cast<Impl*>(self)->answer(connection, method, request.target));
+    auto& me = *static_cast<Impl*>(self);
+    me.state(connection, true);
+    return queue(connection, me.answer(connection, method, version, request.target));
   }
 
-  Response answer(MHD_Connection* connection, std::string_view method, const std::string& text) {
+  bool is_for_us(MHD_Connection* connection, std::string_view version) const {
+    const auto hosts = hosts_of(connection);
+    if (hosts.empty()) return version == MHD_HTTP_VERSION_1_0;  // which knows no Host
+    return hosts.size() == 1 && is_own_name(hosts[0], options.names);
+  }
+
+  Response answer(MHD_Connection* connection, std::string_view method, std::string_view version,
+                  const std::string& text) {
     if (method != "GET" && method != "HEAD") return refusal(MHD_HTTP_METHOD_NOT_ALLOWED, "only GET");
-    if (options.loopback_only && !is_own_name(header(connection, MHD_HTTP_HEADER_HOST)))
+    if (!is_for_us(connection, version))
       return refusal(MHD_HTTP_MISDIRECTED_REQUEST, "ask localhost or a numeric address");
     auto target = parse_target(text);
     if (!target) return refusal(MHD_HTTP_BAD_REQUEST, target.error().message());
@@ -187,12 +301,12 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const std::string& text, Handle
   auto impl = std::make_unique<Impl>();
   impl->address = address.host + ":" + std::to_string(port_of(fd));
   impl->handler = std::move(handler);
-  impl->options = options;
-  if (!address.loopback) impl->options.loopback_only = false;
+  impl->options = std::move(options);
   impl->daemon = MHD_start_daemon(
       MHD_USE_EPOLL, 0, nullptr, nullptr, &Impl::handle, impl.get(), MHD_OPTION_LISTEN_SOCKET, fd,
-      MHD_OPTION_URI_LOG_CALLBACK, &Impl::begin, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &Impl::end, nullptr,
-      MHD_OPTION_CONNECTION_LIMIT, options.connections, MHD_OPTION_CONNECTION_TIMEOUT, kTimeoutSeconds,
+      MHD_OPTION_URI_LOG_CALLBACK, &Impl::begin, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &Impl::end, impl.get(),
+      MHD_OPTION_NOTIFY_CONNECTION, &Impl::changed, impl.get(), MHD_OPTION_CONNECTION_LIMIT,
+      impl->options.connections + kComing, MHD_OPTION_CONNECTION_TIMEOUT, kTimeoutSeconds,
       MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestMemory, MHD_OPTION_END);
   if (!impl->daemon) {
     close(fd);
@@ -212,11 +326,13 @@ int Endpoint::fd() const {
   return impl_->epoll;
 }
 
-Duration Endpoint::run() {
+Duration Endpoint::run(Duration now) {
+  impl_->now = now;
   MHD_run(impl_->daemon);
+  const Duration next = impl_->end_the_slow();
   MHD_UNSIGNED_LONG_LONG ms = 0;
-  return MHD_get_timeout(impl_->daemon, &ms) == MHD_YES ? Duration(std::chrono::milliseconds(ms))
-                                                        : Duration(std::chrono::seconds(60));
+  if (MHD_get_timeout(impl_->daemon, &ms) != MHD_YES) return next;
+  return std::min<Duration>(next, std::chrono::milliseconds(ms));
 }
 
 Result<void> check_address(const std::string& address, bool loopback_only) {

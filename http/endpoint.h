@@ -1,5 +1,8 @@
 // Purpose: HTTP/1.1 on one address, with libmicrohttpd: GET and HEAD, answers from memory, inside the
-// caller's loop. Ownership: owns the listening socket and libmicrohttpd's daemon. Thread rule: one thread.
+// caller's loop. Nobody can stop it for others by opening connections: each has a time for its request and
+// one for taking the answer, however slowly bytes come or go; and where there are too many, a new one is let
+// in and the oldest without a whole request goes, of the address that has the most. Ownership: owns the
+// listening socket and libmicrohttpd's daemon. Thread rule: one thread. No clock: run() takes the time.
 #pragma once
 
 #include <functional>
@@ -27,10 +30,15 @@ struct Response {
 };
 
 struct EndpointOptions {
-  /// No other address may be listened on, and no other name asked for: a page from elsewhere whose name was
-  /// made to lead here (DNS rebinding) gets 421.
-  bool loopback_only = true;
-  unsigned connections = 32;  // at once; more wait
+  bool loopback_only = true;  // no other address may be listened on
+  /// By which it may be asked for, besides localhost and any number. Another Host gets 421: a page from
+  /// elsewhere whose name was made to lead here (DNS rebinding) would read it with the eyes of who looks at
+  /// that page.
+  std::vector<std::string> names = {};
+  unsigned connections = 32;  // at once
+  Duration request_longest =
+      std::chrono::seconds(5);  // from its beginning, or the last answer, to its whole head
+  Duration answer_longest = std::chrono::seconds(30);
 };
 
 class Endpoint {
@@ -47,9 +55,9 @@ class Endpoint {
 
   /// "127.0.0.1:9942"
   const std::string& address() const;
-  /// To poll for reading; then run(). Also run() after the time that it returned.
+  /// To poll for reading; then run(). Also run() after the time that it returned. `now`: CLOCK_MONOTONIC.
   int fd() const;
-  Duration run();
+  Duration run(Duration now);
 
  private:
   struct Impl;

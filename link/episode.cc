@@ -3,12 +3,6 @@
 #include "link/episode_cbor.h"
 
 namespace flash::link::cbor {
-namespace {
-
-constexpr double kMaxReward = 1e6;
-
-}  // namespace
-
 void check_model(Check& c, const std::string& model, bool may_be_empty) {
   c.name("model", model, may_be_empty);
   if (model.size() > kMaxModel) c.fail("model", "more than " + std::to_string(kMaxModel) + " bytes");
@@ -21,8 +15,8 @@ Result<void> check(const Episode& e, const std::string& path) {
   c.name("application", e.application, true);
   c.name("rule", e.rule, true);
   c.range("rewards", e.rewards, 0, e.steps);
-  c.range("reward_mean", e.reward_mean, -kMaxReward, kMaxReward);
-  c.range("fallback_reward", e.fallback_reward, -kMaxReward, kMaxReward);
+  c.range("reward_mean", e.reward_mean, kLeastReward, kMostReward);
+  c.range("fallback_reward", e.fallback_reward, kLeastReward, kMostReward);
   check_model(c, e.model, true);
   c.numbers("embedding", e.embedding, kMaxEmbedding);
   c.range("time_us", static_cast<double>(e.time_us), 0, 1e17);

@@ -13,6 +13,9 @@ namespace flash::link {
 
 inline constexpr std::size_t kMaxEmbedding = 256;  // numbers, as core/policy_snapshot.h has it
 inline constexpr std::size_t kMaxModel = 64;       // bytes of the name of what made an embedding
+/// Of a mean per step. By their formulas (policy/reward.h) all rewards lie in [0,1] but the paper's of
+/// cpu-frequency, which has no lower bound: a mean below -1 is told as -1.
+inline constexpr double kLeastReward = -1, kMostReward = 1;
 
 struct Episode {
   std::string agent;  // identity on its node across restarts: "resource-limits:/system.slice/web.service"

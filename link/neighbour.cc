@@ -21,7 +21,7 @@ std::string words_of(const Neighbour& n) {
 namespace cbor {
 namespace {
 
-constexpr double kMaxDistance = 1e9, kMaxReward = 1e6, kMaxEpisodes = 9e15;
+constexpr double kMaxDistance = 1e9, kMaxEpisodes = 9e15;
 
 }  // namespace
 
@@ -34,7 +34,7 @@ Result<void> check(const Neighbour& n, const std::string& path) {
   c.range("distance", n.distance, 0, kMaxDistance);
   c.range("similarity", n.similarity, -0.5, 1);
   c.range("episodes", static_cast<double>(n.episodes), 0, kMaxEpisodes);
-  c.range("reward", n.reward, -kMaxReward, kMaxReward);
+  c.range("reward", n.reward, kLeastReward, kMostReward);
   if (n.embedding.empty()) c.fail("embedding", "empty");
   c.numbers("embedding", n.embedding, kMaxEmbedding);
   return c.result();

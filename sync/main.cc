@@ -231,8 +231,8 @@ Result<void> Program::start_uplink(const Random& random) {
   if (options.origin.node.empty()) {
     FLASH_TRY(options.origin.node, host_name());
   }
-  if (!options.nats.credentials.empty())
-    options.nats.inbox_prefix = coordinator::inbox_prefix(options.origin.node);
+  // Answers go nowhere else.
+  options.nats.inbox_prefix = coordinator::inbox_prefix(options.origin.node);
   line_.origin = options.origin;
   FLASH_TRY(uplink_, Uplink::open(std::move(options), random.fork(3), log_));
   return {};
@@ -341,7 +341,7 @@ int Program::run() {
     longest = std::min(longest, ask_for_metrics(now.mono));
     longest = std::min(longest, session_->run(now));
     longest = std::min(longest, scraper_->start_due(now.mono));
-    if (endpoint_) longest = std::min(longest, endpoint_->run());
+    if (endpoint_) longest = std::min(longest, endpoint_->run(now.mono));
     if (uplink_) {
       for (const auto& s : uplink_->stored()) session_->episodes_stored(s.epoch, s.number);
       for (const auto& pair : uplink_->nearest()) session_->send(pair);

@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kChunksPerStep = 8;
 constexpr std::array kNames = {Task::ResourceLimits, Task::CpuFrequency};
 constexpr std::string_view kCurrent = ".signed", kPrevious = ".previous.signed", kNewest = ".newest";
+constexpr const char* kSerial = "/registry.serial";
 
 std::string words_of(const std::string& name, std::uint64_t version) {
   return "model " + name + " " + std::to_string(version);
@@ -31,6 +32,14 @@ ModelRefusal refusal_of(const Error& error) {
   if (error.is(std::errc::not_supported)) return ModelRefusal::Software;
   if (error.is(std::errc::bad_message)) return ModelRefusal::Damaged;
   return ModelRefusal::Malformed;
+}
+
+/// 0: there is none.
+std::uint64_t number_in(const std::string& path) {
+  std::uint64_t number = 0;
+  if (const auto text = link::read_whole_file(path, 32))
+    std::from_chars(text->data(), text->data() + text->size(), number);
+  return number;
 }
 
 /// From one name to another of the same folder, so that both are there at any time.
@@ -55,7 +64,18 @@ Result<std::unique_ptr<ModelClient>> ModelClient::open(ModelClientOptions option
   if (mkdir(client->options_.directory.c_str(), 0750) != 0 && errno != EEXIST)
     return Error::from_errno(errno, "mkdir " + client->options_.directory);
   for (const Task task : kNames) client->load(std::string(to_string(task)));
+  client->serial_ = number_in(client->options_.directory + kSerial);
   return client;
+}
+
+Result<void> ModelClient::newer_state(std::uint64_t serial) {
+  if (serial < serial_)
+    return Error(std::errc::bad_message, "the registry's state is of " + std::to_string(serial) +
+                                             ", older than one that was seen, of " + std::to_string(serial_));
+  if (serial == serial_) return {};
+  FLASH_CHECK(link::write_whole_file(options_.directory + kSerial, std::to_string(serial) + "\n"));
+  serial_ = serial;
+  return {};
 }
 
 std::string ModelClient::path(const std::string& name, std::string_view suffix) const {
@@ -93,10 +113,7 @@ void ModelClient::load(const std::string& name) {
   if (previous)
     if (auto done = copy_name(path(name, kPrevious), path(name, kCurrent)); !done)
       say_(LOG_WARNING, done.error().message());
-  std::uint64_t newest = 0;
-  if (const auto text = link::read_whole_file(path(name, kNewest), 32))
-    std::from_chars(text->data(), text->data() + text->size(), newest);
-  newest_[name] = std::max(newest, held(name));
+  newest_[name] = std::max(number_in(path(name, kNewest)), held(name));
   if (held(name) > 0) say_(LOG_INFO, "holds " + words_of(name, held(name)));
 }
 

@@ -4,7 +4,9 @@
 //
 //   DIR/NAME.signed            the newest good one (link/model_manifest.h SignedModel)
 //   DIR/NAME.previous.signed   the one before
-//   DIR/NAME.newest            the highest version that was ever good here: nothing below it is taken again
+//   DIR/registry.serial        of the newest state of the registry that was seen: an older one counts for
+//   nothing DIR/NAME.newest            the highest version that was ever good here: nothing below it is taken
+//   again
 //
 // Ownership: owns the directory. Thread rule: one thread.
 #pragma once
@@ -45,6 +47,8 @@ class ModelClient {
 
   /// Asks the registry when that is due, and fetches some chunks of what is to be had. An error is get()'s.
   Result<void> step(Duration now, const Get& get);
+  /// The state that get() is about to return has this serial. EBADMSG: a newer one was seen.
+  Result<void> newer_state(std::uint64_t serial);
   /// There is more to fetch now.
   bool busy() const { return download_.has_value(); }
   const ModelClientState& state() const { return state_; }
@@ -79,6 +83,7 @@ class ModelClient {
   std::vector<TrustedKey> keys_;
   ModelClientState state_;
   std::map<std::string, std::uint64_t> newest_;  // ever good, by name
+  std::uint64_t serial_ = 0;                     // of the newest state that was seen
   std::map<Key, Refused> refused_;
   std::optional<Download> download_;
   Duration ask_at_{};

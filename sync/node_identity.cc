@@ -51,11 +51,14 @@ Result<NodeIdentity> parse_identity(const std::string& directory, std::string_vi
   return identity;
 }
 
-/// The answer must be for the key that was asked for, and for this node.
-Result<std::string> check_credentials(const std::string& jwt, const NKey& key, const std::string& node) {
+/// The answer must be for the key that was asked for, for this node, and of the same account as `before`.
+Result<std::string> check_credentials(const std::string& jwt, const NKey& key, const std::string& node,
+                                      const coordinator::Jwt& before) {
   FLASH_TRY(const coordinator::Jwt read, coordinator::read_jwt(jwt));
   if (read.type != "user" || read.subject != key.public_key() || read.name != node)
     return Error(std::errc::bad_message, "the coordinator's answer is for another key or node");
+  if (read.issuer_account != before.issuer_account)
+    return Error(std::errc::bad_message, "the coordinator's answer is of another account");
   return jwt;
 }
 
@@ -88,12 +91,14 @@ class TokenFiles {
   std::string creds_, ca_;
 };
 
-Result<std::string> ask(coordinator::Nats& nats, const coordinator::Petitioner& who, const NKey& key) {
+Result<std::string> ask(coordinator::Nats& nats, const coordinator::Petitioner& who, const NKey& key,
+                        const std::string& jwt) {
+  FLASH_TRY(const coordinator::Jwt before, coordinator::read_jwt(jwt));
   FLASH_TRY(const std::string answer,
             nats.request(coordinator::wish_subject(who),
                          coordinator::encode(coordinator::Wish{key.public_key()}), kAnswerLongest));
   FLASH_TRY(const coordinator::Credentials given, coordinator::decode_credentials(answer));
-  return check_credentials(given.jwt, key, who.node);
+  return check_credentials(given.jwt, key, who.node, before);
 }
 
 std::string parent_of(const std::string& directory) {
@@ -121,7 +126,7 @@ Result<NodeIdentity> enroll(std::string_view text, const std::string& directory)
   const TokenFiles files(directory);
   FLASH_TRY(const coordinator::NatsOptions as_token, files.write(token, user));
   FLASH_TRY(const auto nats, coordinator::Nats::connect_surely(as_token));
-  FLASH_TRY(const std::string jwt, ask(*nats, {token.node, user.public_key()}, own));
+  FLASH_TRY(const std::string jwt, ask(*nats, {token.node, user.public_key()}, own, token.jwt));
   if (!token.ca.empty()) FLASH_CHECK(coordinator::write_durable(in(directory, "ca.pem"), token.ca, kOwn));
   if (token.ca.empty()) unlink(in(directory, "ca.pem").c_str());
   FLASH_CHECK(
@@ -142,7 +147,7 @@ Result<void> renew(coordinator::Nats& nats, const std::string& node, const std::
   FLASH_TRY(const std::string text, coordinator::read_whole(credentials));
   FLASH_TRY(const coordinator::Creds creds, coordinator::read_creds(text));
   FLASH_TRY(const NKey own, NKey::from_seed(creds.seed));
-  FLASH_TRY(const std::string jwt, ask(nats, {node, ""}, own));
+  FLASH_TRY(const std::string jwt, ask(nats, {node, ""}, own, creds.jwt));
   return coordinator::write_durable(credentials, coordinator::creds_file(jwt, own), kOwn);
 }
 

@@ -17,6 +17,7 @@ constexpr std::size_t kNearest = 256;
 constexpr Duration kHeartbeat = std::chrono::seconds(5);
 constexpr std::size_t kFleetPages = 16;
 constexpr Duration kRound = std::chrono::milliseconds(500);  // one commit per round at most
+constexpr Duration kModelAnswer = std::chrono::seconds(3);
 constexpr Duration kRenewAgain = std::chrono::minutes(1);
 constexpr Duration kRetryFirst = std::chrono::milliseconds(500), kRetryLongest = std::chrono::minutes(1);
 constexpr Duration kModelsRetryFirst = std::chrono::seconds(10),
@@ -191,6 +192,7 @@ Result<void> Uplink::talk(Duration now) {
 
 Result<void> Uplink::hear(const coordinator::Message& message) {
   const std::string& node = options_.origin.node;
+  FLASH_CHECK(nats_->authority().check(message.subject, message.bytes, message.seal));
   if (message.subject == coordinator::watermark_subject(node)) return hear_watermark(message.bytes);
   if (message.subject == coordinator::answer_subject(node)) return hear_nearest(message.bytes);
   if (message.subject == coordinator::fleet_page_subject(node)) return hear_page(message.bytes);
@@ -259,14 +261,26 @@ Result<void> Uplink::hear_watermark(const std::string& bytes) {
   return outbox_.confirm(mark.seq);
 }
 
+/// Through the coordinator. Manifests and chunks are signed themselves (models.h); the state that chooses
+/// among them has to be a coordinator's, and no older one than was seen.
+Result<std::optional<std::string>> Uplink::get_model(const std::string& subject) {
+  FLASH_TRY(const std::string bytes,
+            nats_->request(coordinator::model_question_subject(options_.origin.node),
+                           coordinator::encode(coordinator::ModelQuestion{subject}), kModelAnswer));
+  FLASH_TRY(coordinator::ModelAnswer answer, coordinator::decode_model_answer(bytes));
+  if (answer.subject != subject) return Error(std::errc::bad_message, "an answer about " + answer.subject);
+  if (!answer.found) return std::optional<std::string>();
+  if (subject == coordinator::kModelsSubject && nats_->authority().known()) {
+    FLASH_TRY(const std::uint64_t serial, nats_->authority().check(subject, answer.bytes, answer.seal));
+    FLASH_CHECK(models_->newer_state(serial));
+  }
+  return std::optional(std::move(answer.bytes));
+}
+
 /// A server that does not let this node ask for models, or has no stream of them, must not hold up records.
 void Uplink::fetch_models(Duration now) {
   if (now < models_at_) return;
-  const auto get = [this](const std::string& subject) -> Result<std::optional<std::string>> {
-    FLASH_TRY(auto message, nats_->newest(coordinator::kModelStream, subject));
-    return message ? std::optional(std::move(message->bytes)) : std::nullopt;
-  };
-  auto done = models_->step(now, get);
+  auto done = models_->step(now, [this](const std::string& subject) { return get_model(subject); });
   if (done) {
     models_wait_ = kModelsRetryFirst;
     models_trouble_.clear();

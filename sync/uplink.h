@@ -96,6 +96,7 @@ class Uplink {
   void connect(Duration now);
   Result<void> talk(Duration now);
   Result<void> hear(const coordinator::Message& message);
+  Result<std::optional<std::string>> get_model(const std::string& subject);
   Result<void> hear_watermark(const std::string& bytes);
   Result<void> hear_nearest(const std::string& bytes);
   Result<void> hear_page(const std::string& bytes);

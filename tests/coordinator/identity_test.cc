@@ -18,9 +18,11 @@ namespace flash::coordinator {
 namespace {
 
 using namespace std::literals;
+using testing::AllOf;
 using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 // RFC 8032, section 7.1, test 1: the secret and public key, and the signature of nothing.
@@ -137,10 +139,28 @@ TEST(Jwt, ARoleLetsANodeSpeakForItselfAlone) {
   ASSERT_EQ(nats["signing_keys"].size(), 2u);
   for (const auto& role : nats["signing_keys"])
     for (const std::string subject : role["template"]["pub"]["allow"])
-      EXPECT_THAT(subject, AnyOf(HasSubstr(".{{name()}}"), "$JS.API.STREAM.MSG.GET.FLASH_MODELS"));
-  EXPECT_THAT(
-      nats["signing_keys"][0]["template"]["sub"]["allow"].get<std::vector<std::string>>(),
-      ElementsAre("flash.v1.dn.{{name()}}.>", "flash.v1.bc.>", "flash.v1.ck.>", "_INBOX.{{name()}}.>"));
+      EXPECT_THAT(subject, AllOf(HasSubstr(".{{name()}}"), Not(StartsWith("$"))))
+          << "what the server answers, it answers anywhere";
+  EXPECT_THAT(nats["signing_keys"][0]["template"]["sub"]["allow"].get<std::vector<std::string>>(),
+              ElementsAre("flash.v1.dn.{{name()}}.>", "_INBOX.{{name()}}.>"));
+}
+
+TEST(Jwt, ACoordinatorMayPublishWhatItsProgramPublishes) {
+  const Keys k;
+  const auto jwt = account_jwt(
+      k.op, fleet_account(k.account.public_key(), k.node.public_key(), k.enroll.public_key()), kToday);
+  const auto given = claims_of(*jwt)["nats"]["default_permissions"];
+  for (const std::string subject : given["pub"]["allow"]) {
+    EXPECT_NE(subject, ">");
+    // Not as a node, not what deletes a stream, nor a stream of somebody else.
+    EXPECT_THAT(subject,
+                Not(AnyOf(HasSubstr("flash.v1.up"), HasSubstr("flash.v1.rq"), HasSubstr("flash.v1.hb"),
+                          HasSubstr("flash.v1.id"), HasSubstr("STREAM.DELETE"), HasSubstr("API.>"),
+                          HasSubstr("STREAM.*"), HasSubstr("$SYS"))));
+  }
+  // A user with any permissions of its own would not get these.
+  const auto user = claims_of(*full_user_jwt(k.account, {"coordinator", k.user.public_key(), 0}, kToday));
+  EXPECT_FALSE(user["nats"].contains("pub"));
 }
 
 TEST(Jwt, KeepsWhatIsRevoked) {
@@ -234,16 +254,60 @@ TEST(Registrar, LogsWhomItRefusedWithoutTheToken) {
                       *IdentityStore::open(folder.path() + "/store.db", nullptr),
                       [&said](int, const std::string& text) { said += text + "\n"; });
   const std::string wish = encode(Wish{std::string(kPublic)});
-  const auto answer = registrar.answer(wish_subject({"web1", k.user.public_key()}), wish, kToday);
+  const auto answer = registrar.answer(wish_subject({"web1", k.user.public_key()}), wish,
+                                       "_INBOX." + k.user.public_key() + ".a", kToday);
   ASSERT_TRUE(answer);
   EXPECT_THAT(decode_credentials(*answer).error().message(), HasSubstr("the token is not known"));
   EXPECT_EQ(said, "refused credentials of web1 by a token: the token is not known\n");
   said.clear();
-  EXPECT_TRUE(registrar.answer(wish_subject({"web1", ""}), wish, kToday));
+  EXPECT_TRUE(registrar.answer(wish_subject({"web1", ""}), wish, "_INBOX.web1.a.b", kToday));
   EXPECT_THAT(said, StartsWith("refused credentials that web1 wants renewed: "));
   said.clear();
-  EXPECT_FALSE(registrar.answer("flash.v1.id.web1." + k.user.public_key() + ".x", wish, kToday));
+  EXPECT_FALSE(
+      registrar.answer("flash.v1.id.web1." + k.user.public_key() + ".x", wish, "_INBOX.web1.a", kToday));
   EXPECT_EQ(said, "refused credentials: not a subject of wishes\n");
+}
+
+TEST(Registrar, AnswersBelowTheAskersOwnInboxAloneAndDoesNothingForWhoWantsItElsewhere) {
+  const TemporaryFolder folder;
+  const Keys k;
+  const std::string token = k.user.public_key(), path = folder.path() + "/store.db";
+  auto store = *IdentityStore::open(path, nullptr);
+  ASSERT_TRUE(store.add({token, "web1", kToday, kToday + 60, ""}));
+  Registrar registrar(*NKey::from_seed(k.node.seed()), k.account.public_key(), 60, std::move(store),
+                      [](int, const std::string&) {});
+  const NKey own = *NKey::make(KeyKind::User);
+  const std::string wish = encode(Wish{own.public_key()});
+  for (const std::string& reply :
+       {std::string(), "$KV.FLASH_LEASE.speaker"s, "flash.v1.bc.models"s, "_INBOX.web2.a"s, "_INBOX.web1.a"s,
+        "_INBOX." + token, "_INBOX." + token + ".", "_INBOX." + token + ".*", "_INBOX." + token + ".>",
+        "_INBOX." + token + ".a..b", "_INBOX." + token + "x.a", "_INBOX.>"s,
+        "$JS.API.STREAM.PURGE.FLASH_UP"s}) {
+    EXPECT_FALSE(registrar.answer(wish_subject({"web1", token}), wish, reply, kToday)) << reply;
+    EXPECT_FALSE(
+        registrar.answer(wish_subject({"web2", ""}), wish, reply == "_INBOX.web2.a" ? "" : reply, kToday));
+  }
+  EXPECT_EQ(IdentityStore::open_to_read(path)->credentials()->size(), 0u);
+  const auto answer =
+      registrar.answer(wish_subject({"web1", token}), wish, "_INBOX." + token + ".abc.1", kToday);
+  ASSERT_TRUE(answer);
+  EXPECT_TRUE(decode_credentials(*answer));
+  EXPECT_TRUE(registrar.answer(wish_subject({"web1", ""}), wish, "_INBOX.web1.abc.2", kToday));
+}
+
+TEST(Registrar, ANodeThatAsksForEverIsAnsweredOnceInAWhile) {
+  const TemporaryFolder folder;
+  const Keys k;
+  Registrar registrar(*NKey::from_seed(k.node.seed()), k.account.public_key(), 60,
+                      *IdentityStore::open(folder.path() + "/store.db", nullptr),
+                      [](int, const std::string&) {});
+  const std::string wish = encode(Wish{std::string(kPublic)});
+  int answered = 0;
+  for (int i = 0; i < 1000; ++i)
+    answered += registrar.answer(wish_subject({"web1", ""}), wish, "_INBOX.web1.a", kToday).has_value();
+  EXPECT_LT(answered, 100);
+  EXPECT_TRUE(registrar.answer(wish_subject({"web2", ""}), wish, "_INBOX.web2.a", kToday))
+      << "another node's";
 }
 
 TEST(Enrolment, SubjectsNameTheNodeAndTheToken) {

@@ -128,5 +128,47 @@ TEST_F(LeaseTest, ABucketThatCannotBeReachedIsNotAskedAgainAtOnce) {
   EXPECT_TRUE(a.held(now) || b.held(now));
 }
 
+/// What a node could make the coordinator write there: it is no coordinator's.
+void rubbish(Bucket& bucket) {
+  bucket.entry = LeaseEntry{"{\"type\":\"rubbish\"}", ++bucket.revision, false, 0};
+}
+
+// One such message used to end a term; repeated, nobody spoke any more.
+TEST_F(LeaseTest, WhatNoCoordinatorWroteNeitherTakesItFromItsHolderNorGivesItToAnother) {
+  run(seconds(10));
+  const std::uint64_t term = a.revision();
+  for (int i = 0; i < 60; ++i) {
+    rubbish(bucket);
+    run(milliseconds(500));
+    ASSERT_TRUE(a.held(now)) << i;
+    ASSERT_FALSE(b.held(now)) << i;
+  }
+  EXPECT_EQ(a.revision(), term);
+  EXPECT_GT(a.strange() + b.strange(), 0u);
+  const Duration killed = now;
+  while (!b.held(now) && now < killed + seconds(60)) {
+    rubbish(bucket);
+    run(milliseconds(500), false);
+  }
+  EXPECT_LE(now - killed, seconds(6)) << "another takes it over all the same";
+}
+
+TEST_F(LeaseTest, OneThatStartsAmongRubbishWaitsForAHolderThatMayBe) {
+  rubbish(bucket);
+  const Duration began = now;
+  while (!b.held(now) && now < began + seconds(60)) run(milliseconds(500), false);
+  EXPECT_GE(now - began, seconds(5));
+  EXPECT_LE(now - began, seconds(7));
+}
+
+TEST_F(LeaseTest, AnEntryOfBeforeThatIsWrittenAgainCountsForNothing) {
+  run(seconds(10));
+  const std::uint64_t term = a.revision();
+  bucket.entry = LeaseEntry{"b", ++bucket.revision, true, 40};  // it once replaced 40
+  run(seconds(10));
+  EXPECT_TRUE(a.held(now));
+  EXPECT_EQ(a.revision(), term);
+}
+
 }  // namespace
 }  // namespace flash::coordinator

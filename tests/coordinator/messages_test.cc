@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -105,6 +107,37 @@ TEST(CoordinatorMessages, ANameThatIsASubjectOfItsOwnIsNone) {
   for (const char* wrong : {"", "a.b", "*", ">", "a b", "\xc3\xa9"}) EXPECT_FALSE(is_token(wrong)) << wrong;
   EXPECT_FALSE(is_token(std::string(65, 'a')));
 }
+
+struct RewardRow {
+  double reward;
+  bool good;
+};
+class RewardOfAnEpisode : public testing::TestWithParam<RewardRow> {};
+
+// 1e6 was taken, and kept a bad model from being withdrawn.
+TEST_P(RewardOfAnEpisode, LiesWithinWhatTheFormulasGive) {
+  for (double link::Episode::*field : {&link::Episode::reward_mean, &link::Episode::fallback_reward}) {
+    Record r = record(2, 1);
+    const std::string good = encode(r);
+    r.episode.*field = GetParam().reward;
+    // As a node would write it that does not check.
+    const std::string bytes = encode_record(r.run, r.seq, r.prev, encode_episode(r.episode));
+    const auto read = decode_record(bytes);
+    EXPECT_EQ(read.has_value(), GetParam().good) << GetParam().reward;
+    if (!read) EXPECT_THAT(read.error().message(), testing::HasSubstr("reward"));
+    const auto place = decode_record_place(bytes);
+    ASSERT_TRUE(place) << "its place is known";
+    EXPECT_EQ(place->seq, 2u);
+    EXPECT_EQ(place->prev, 1u);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Rewards, RewardOfAnEpisode,
+                         testing::Values(RewardRow{0, true}, RewardRow{1, true}, RewardRow{0.5, true},
+                                         RewardRow{-1, true}, RewardRow{1.0000001, false},
+                                         RewardRow{-1.0000001, false}, RewardRow{1e6, false},
+                                         RewardRow{-1e6, false}, RewardRow{1e300, false},
+                                         RewardRow{std::numeric_limits<double>::infinity(), false},
+                                         RewardRow{std::numeric_limits<double>::quiet_NaN(), false}));
 
 }  // namespace
 }  // namespace flash::coordinator

@@ -60,6 +60,37 @@ TEST(RollBack, FewNodesOrFewEpisodesSayNothing) {
   EXPECT_FALSE(judge(everywhere, gains(60, -1, random)).worse());
 }
 
+/// Of each group this many are given these numbers by themselves.
+struct Liars {
+  int with = 0, without = 0;
+  double change = 0;
+};
+class RollBackWithLiars : public testing::TestWithParam<Liars> {};
+
+// One node that earned 1e6 more kept a bad model; so did one with the highest reward that there is.
+TEST_P(RollBackWithLiars, ABadModelIsTakenBackAndAGoodOneStays) {
+  for (const int nodes : {14, 24, 60, 200}) {
+    for (const double effect : {-0.3, 0.3}) {
+      Random random(5);
+      std::vector<NodeGain> all;
+      int with = 0, without = 0;  // as even as it gets
+      for (NodeGain g : gains(8 * nodes, effect, random)) {
+        int& n = has_it(g.node) ? with : without;
+        if (n >= nodes / 2) continue;
+        const int liars = has_it(g.node) ? GetParam().with : GetParam().without;
+        if (n++ < liars) g.after_mean = g.before_mean + GetParam().change;
+        all.push_back(g);
+      }
+      const Judgement j = judge(kModel, all);
+      ASSERT_TRUE(j.enough);
+      EXPECT_EQ(j.worse(), effect < 0) << nodes << " nodes, effect " << effect << ": " << words_of(j);
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(OfEachGroup, RollBackWithLiars,
+                         testing::Values(Liars{1, 0, 1e6}, Liars{1, 0, 4}, Liars{1, 0, -4}, Liars{0, 1, -4},
+                                         Liars{0, 1, 4}, Liars{1, 1, 4}, Liars{1, 1, -1e6}));
+
 class RollBackOfAStore : public ::testing::Test {
  protected:
   /// An episode of a node at an hour.
@@ -85,12 +116,12 @@ class RollBackOfAStore : public ::testing::Test {
 };
 
 TEST_F(RollBackOfAStore, CountsWhatLearnedPoliciesEarnedBeforeAndAfter) {
-  episode("a", 899, 9);  // long ago
+  episode("a", 899, 1);  // long ago
   episode("a", 950, 0.35);
   episode("a", 960, 0.45);
-  episode("a", 1000.5, 9);  // the roll-out was not through
+  episode("a", 1000.5, 1);  // the roll-out was not through
   episode("a", 1002, 0.75);
-  episode("a", 1002, 9, Stage::Offline);
+  episode("a", 1002, 1, Stage::Offline);
   episode("b", 1002, 0.25, Stage::Online);
   const auto all = stored();
   ASSERT_EQ(all.size(), 2U);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "tests/coordinator/records.h"
@@ -202,6 +204,81 @@ TEST_F(StoreTest, OthersReadItWhileItIsWritten) {
   EXPECT_EQ(reader->counts()->records, 2u);
   EXPECT_EQ(Store::open_to_read(folder + "/none.db").error().code(), std::errc::no_such_file_or_directory);
   EXPECT_FALSE(std::filesystem::exists(folder + "/none.db"));
+}
+
+// A node could have as many as it liked: 60,000 were stored.
+TEST_F(StoreTest, OneNodeHasAtMostSoManyAgentsAndTheLeastRecentlyHeardGo) {
+  store->set_quota({.agents = 16});
+  commit({record(1, 0, "resource-limits:/other")}, "n2");
+  std::uint64_t seq = 0;
+  std::size_t forgotten = 0;
+  for (int i = 0; i < 400; ++i) {
+    std::vector<Record> some;
+    for (int k = 0; k < 3; ++k, ++seq)
+      some.push_back(record(seq + 1, seq, "resource-limits:/" + std::to_string(seq)));
+    const Committed done = commit(some);
+    EXPECT_EQ(done.fresh, 3u);
+    EXPECT_EQ(done.watermarks.at(0).watermark.seq, seq) << "its records are confirmed all the same";
+    forgotten += done.forgotten.size();
+  }
+  const auto agents = *store->agents();
+  EXPECT_LE(agents.size(), 17u);
+  EXPECT_EQ(forgotten, seq + 1 - agents.size());
+  EXPECT_EQ(agents.back().node, "n2") << "another node's stay";
+  const auto has = [&](std::uint64_t n) {
+    return std::any_of(agents.begin(), agents.end(), [&](const FleetAgent& a) {
+      return a.latest.agent == "resource-limits:/" + std::to_string(n);
+    });
+  };
+  EXPECT_TRUE(has(seq - 1));
+  EXPECT_FALSE(has(0));
+  // What they left is removed when it is old.
+  const auto done = store->retain({.days = 0.01}, 1'000'000'000'000, 5000);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_GE(done->thinned, seq - 17);
+}
+
+TEST_F(StoreTest, OneNodeHasAtMostSoManyRuns) {
+  store->set_quota({.runs = 4});
+  for (int i = 0; i < 40; ++i) {
+    Record r = record(1, 0);
+    char run[33];
+    std::snprintf(run, sizeof run, "%032x", i);
+    r.run = run;
+    EXPECT_EQ(commit({r}).watermarks.at(0).watermark.seq, 1u);
+  }
+  EXPECT_EQ(store->runs()->size(), 4u);
+}
+
+TEST_F(StoreTest, RecordsBeyondAGapAreKeptInBoundsAndOnesThatFillItAreAlwaysTaken) {
+  store->set_quota({.uncovered = 8});
+  std::vector<Record> all;
+  for (std::uint64_t seq = 2; seq <= 40; ++seq) all.push_back(record(seq, seq - 1));
+  const Committed done = commit(all);
+  EXPECT_EQ(done.fresh, 8u);
+  EXPECT_EQ(done.over_quota, 31u);
+  EXPECT_EQ(store->counts()->refused, 31u);
+  EXPECT_EQ(commit({record(1, 0)}).watermarks.at(0).watermark.seq, 9u);
+  all.clear();
+  for (std::uint64_t seq = 10; seq <= 40; ++seq) all.push_back(record(seq, seq - 1));
+  EXPECT_EQ(commit(all).watermarks.at(0).watermark.seq, 40u) << "contiguous ones are no gap";
+}
+
+// It used to be sent for ever, and nothing behind it.
+TEST_F(StoreTest, ARefusedRecordDoesNotHoldUpThoseBehindIt) {
+  const auto pass = [&](const std::vector<Record>& records, const std::vector<PassedOver>& over) {
+    std::vector<Arrived> arrived;
+    for (const Record& r : records) arrived.push_back({{"pool", "n1"}, r});
+    return store->commit(arrived, over.size(), {1, ++position}, over)->watermarks.at(0).watermark.seq;
+  };
+  const auto place = [](std::uint64_t seq, std::uint64_t prev) {
+    return PassedOver{"n1", {kRun, seq, prev}};
+  };
+  EXPECT_EQ(pass({record(1, 0), record(3, 2), record(5, 4)}, {place(4, 3), place(2, 1)}), 5u);
+  EXPECT_EQ(pass({}, {place(7, 6)}), 5u) << "what is before it is missing";
+  EXPECT_EQ(pass({record(6, 5)}, {place(7, 6)}), 7u);
+  EXPECT_EQ(pass({}, {place(3, 2)}), 7u) << "it goes back nowhere";
+  EXPECT_EQ(store->counts()->records, 4u);
 }
 
 }  // namespace

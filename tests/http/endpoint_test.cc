@@ -8,6 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
 namespace flash::http {
 namespace {
 
@@ -30,28 +34,50 @@ class HttpEndpointTest : public testing::Test {
     ASSERT_TRUE(opened) << opened.error().message();
     endpoint = std::move(*opened);
   }
-  std::string ask(const std::string& request, int rounds = 200) {
+  /// `from`: the address of this end.
+  int connected(const char* from = "127.0.0.1") {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in in{};
     in.sin_family = AF_INET;
+    inet_pton(AF_INET, from, &in.sin_addr);
+    if (bind(fd, reinterpret_cast<sockaddr*>(&in), sizeof in) != 0) ADD_FAILURE() << "bind";
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     in.sin_port = htons(static_cast<std::uint16_t>(std::stoi(endpoint->address().substr(10))));
     if (connect(fd, reinterpret_cast<sockaddr*>(&in), sizeof in) != 0) ADD_FAILURE() << "connect";
-    (void)!send(fd, request.data(), request.size(), MSG_NOSIGNAL);
+    return fd;
+  }
+  static void say(int fd, const std::string& text) {
+    (void)!send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  /// Of these, those that the other end has not closed.
+  static std::size_t open_of(const std::vector<int>& fds) {
+    return static_cast<std::size_t>(std::count_if(fds.begin(), fds.end(), [](int fd) {
+      char byte = 0;
+      return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
+    }));
+  }
+  std::string ask(const std::string& request, int rounds = 200) {
+    const int fd = connected();
+    say(fd, request);
+    std::string answer = answer_on(fd, rounds);
+    close(fd);
+    return answer;
+  }
+  std::string answer_on(int fd, int rounds = 200) {
     std::string answer;
     for (int i = 0; i < rounds; ++i) {
       pollfd fds[] = {{endpoint->fd(), POLLIN, 0}, {fd, POLLIN, 0}};
       poll(fds, 2, 50);
-      endpoint->run();
+      endpoint->run(now);
       char buffer[4096];
       const ssize_t n = recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
       if (n > 0) answer.append(buffer, static_cast<std::size_t>(n));
       if (n == 0) break;
     }
-    close(fd);
     return answer;
   }
   std::unique_ptr<Endpoint> endpoint;
+  Duration now = std::chrono::hours(1);
 };
 
 std::string get(const std::string& target, const std::string& headers = "") {
@@ -88,17 +114,27 @@ TEST_F(HttpEndpointTest, RefusesOtherMethodsAndWhatIsNoTarget) {
   EXPECT_THAT(ask("rubbish\r\n\r\n"), testing::Not(HasSubstr("200")));
 }
 
-TEST_F(HttpEndpointTest, ANameThatLeadsHereIsNotAnswered) {
-  open();
-  const auto asked = [this](const std::string& host) {
-    return ask("GET /a HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n").substr(9, 3);
-  };
-  for (const char* host : {"localhost", "localhost:9", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:80"})
-    EXPECT_EQ(asked(host), "200") << host;
-  for (const char* host :
-       {"evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example"})
-    EXPECT_EQ(asked(host), "421") << host;
-  EXPECT_THAT(ask("GET /a HTTP/1.0\r\n\r\n"), HasSubstr(" 200 "));  // which knows no Host
+TEST_F(HttpEndpointTest, ANameThatLeadsHereIsNotAnsweredWhereverItListens) {
+  for (const bool loopback_only : {true, false}) {
+    options.loopback_only = loopback_only;
+    options.names = {"hub.example"};
+    open();
+    const auto asked = [this](const std::string& head) {
+      return ask("GET /a HTTP/1.1\r\n" + head + "Connection: close\r\n\r\n").substr(9, 3);
+    };
+    for (const char* host : {"localhost", "localhost:9", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:80",
+                             "hub.example", "hub.example:9943"})
+      EXPECT_EQ(asked("Host: " + std::string(host) + "\r\n"), "200") << host;
+    for (const char* host :
+         {"evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example",
+          "hub.example.evil.example", "evil.hub.example", "localhost.", "user@localhost",
+          "localhost evil.example", ":80", "[evil]", "0x7f.1", "2130706433"})
+      EXPECT_EQ(asked("Host: " + std::string(host) + "\r\n"), "421") << host;
+    EXPECT_EQ(asked("Host: localhost\r\nHost: evil.example\r\n"), "421");
+    EXPECT_NE(asked("Host:\r\n"), "200");
+    EXPECT_NE(asked(""), "200");
+    EXPECT_THAT(ask("GET /a HTTP/1.0\r\n\r\n"), HasSubstr(" 200 "));  // which knows no Host
+  }
 }
 
 TEST_F(HttpEndpointTest, AConnectionMayAskAgain) {
@@ -124,23 +160,60 @@ TEST_F(HttpEndpointTest, WhatDidNotChangeIsNotSentAgain) {
   EXPECT_THAT(ask(get("/b", "If-None-Match: " + tag + "\r\n")), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(HttpEndpointTest, BeyondTheBoundConnectionsWait) {
-  options.connections = 2;
+// What an attacker does who wants to stop the page: as many connections as it can have, none with a whole
+// request. They used to have all the places, for five seconds each after their last byte.
+TEST_F(HttpEndpointTest, BeyondTheBoundTheOldestWithoutARequestGoesAndTheNewOneIsAnswered) {
+  options.connections = 4;
   open();
-  std::vector<int> idle;
-  for (int i = 0; i < 2; ++i) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in in{};
-    in.sin_family = AF_INET;
-    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    in.sin_port = htons(static_cast<std::uint16_t>(std::stoi(endpoint->address().substr(10))));
-    ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&in), sizeof in), 0);
-    endpoint->run();
-    idle.push_back(fd);
+  std::vector<int> half;
+  for (int i = 0; i < 40; ++i) {
+    half.push_back(connected());
+    say(half.back(), "GET /a HTTP/1.1\r\nHost: local");
+    for (int k = 0; k < 4; ++k) endpoint->run(now);
   }
-  EXPECT_EQ(ask(get("/a"), 5), "");
-  for (const int fd : idle) close(fd);
   EXPECT_THAT(ask(get("/a")), StartsWith("HTTP/1.1 200"));
+  EXPECT_LE(open_of(half), 4u);
+  for (const int fd : half) close(fd);
+}
+
+TEST_F(HttpEndpointTest, TheAddressThatHasTheMostConnectionsGivesWay) {
+  options.connections = 4;
+  open();
+  const int other = connected("127.0.0.9");
+  std::vector<int> many;
+  for (int i = 0; i < 12; ++i) {
+    many.push_back(connected());
+    for (int k = 0; k < 4; ++k) endpoint->run(now);
+  }
+  say(other, get("/a"));
+  EXPECT_THAT(answer_on(other), StartsWith("HTTP/1.1 200"));
+  for (const int fd : many) close(fd);
+  close(other);
+}
+
+struct Slow {
+  const char* what;
+  const char* begins;
+  const char* goes_on;
+};
+TEST_F(HttpEndpointTest, BytesThatComeSlowlyDoNotKeepAConnection) {
+  open();
+  for (const Slow& slow :
+       {Slow{"nothing", "", ""}, Slow{"half a line", "GE", "T"},
+        Slow{"headers for ever", "GET /a HTTP/1.1\r\n", "X: y\r\n"},
+        Slow{"a request, then half of one", "GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n", "G"},
+        Slow{"empty lines", "\r\n", "\r\n"}}) {
+    const int fd = connected();
+    say(fd, slow.begins);
+    for (int second = 0; second < 10; ++second) {
+      say(fd, slow.goes_on);
+      for (int k = 0; k < 6; ++k) endpoint->run(now);
+      now += std::chrono::seconds(1);
+    }
+    (void)answer_on(fd, 3);
+    EXPECT_EQ(open_of({fd}), 0u) << slow.what;
+    close(fd);
+  }
 }
 
 TEST_F(HttpEndpointTest, ListensOnLoopbackAlone) {
