@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "actuators/knob_board_impl.h"
@@ -297,10 +298,15 @@ std::vector<Degraded> KnobBoard::degraded() const {
         {"restore", "knobs of targets that are no longer managed could not be put back; tried again"});
   for (const auto& problem : ledger_.problems())
     list.push_back({"ledger", ledger_.path() + ".damaged, " + problem});
+  // By name: the order of the map is one of inodes.
+  const auto first = static_cast<std::ptrdiff_t>(list.size());
   for (const auto& [id, managed] : managed_)
     for (const Knob& knob : managed->knobs)
       if (!knob.blocked.empty())
         list.push_back({knob.ref.driver, managed->target.name + ": " + knob.blocked});
+  std::stable_sort(list.begin() + first, list.end(), [](const Degraded& a, const Degraded& b) {
+    return std::tie(a.part, a.reason) < std::tie(b.part, b.reason);
+  });
   return list;
 }
 
