@@ -18,7 +18,7 @@ using QuotaReply = BusQuota::Reply;
 // Nobody can fill our memory with calls that wait, nor keep root from the kill switch: a caller who is not
 // known yet may be root, so these few are per connection; strangers' questions to polkit stay below the 128
 // answers that a bus daemon lets one wait for.
-constexpr std::size_t kWaitingPerCaller = 4;
+constexpr std::size_t kWaitingPerCaller = 8;
 constexpr std::size_t kPolkitPerUser = 8;
 constexpr std::size_t kPolkitInAll = 64;
 constexpr std::size_t kTextBytes = 4096;

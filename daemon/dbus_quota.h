@@ -33,7 +33,7 @@ struct BusQuotaBounds {
   Allowance all_bytes{8 << 20, 2 << 20};
   Allowance unknown_bytes{2 << 20, 1 << 20};  // callers that the bus has not named yet, together
   Allowance user_changes{64, 4};
-  Allowance user_refusals{64, 4};  // "LimitsExceeded" as an answer
+  Allowance user_refusals{128, 4};  // "LimitsExceeded" as an answer
   Allowance all_refusals{512, 32};
   std::size_t callers = 4096;  // that are remembered
 };
