@@ -57,7 +57,10 @@ void PressureCollector::read_node(Now now) {
   node_skipped_ = {};
   const auto cpu = read_pressure(node_cpu_file_, node_skipped_);
   const auto memory = read_pressure(node_memory_file_, node_skipped_);
-  node_readable_ = cpu && memory;
+  node_readable_ = cpu || memory;
+  node_trouble_ = !cpu      ? "/proc/pressure/cpu: " + cpu.error().message()
+                  : !memory ? "/proc/pressure/memory: " + memory.error().message()
+                            : std::string();
   node_cpu_.update(cpu, now.mono);
   node_memory_.update(memory, now.mono);
 }
@@ -122,6 +125,7 @@ std::vector<Degraded> PressureCollector::degraded() const {
   else if (without > 0)
     list.push_back({"psi", std::to_string(without) + (without == 1 ? " target has" : " targets have") +
                                " no pressure files in the cgroup v2 hierarchy; only the node's is known"});
+  if (node_readable_ && !node_trouble_.empty()) list.push_back({"psi", node_trouble_});
   if (node_skipped_.count > 0)
     list.push_back({"psi", "/proc/pressure: rows that cannot be read are left out (row " +
                                std::to_string(node_skipped_.first) + ")"});

@@ -59,6 +59,7 @@ class PressureCollector final : public Collector {
   Duration node_last_{};
   bool node_first_ = true;
   bool node_readable_ = true;
+  std::string node_trouble_;  // of one of the node's two files
   SkippedRows node_skipped_;  // of the node's files
   std::unordered_map<TargetId, State> states_;
   bool out_of_files_ = false;

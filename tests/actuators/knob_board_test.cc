@@ -407,7 +407,9 @@ TEST_F(Board, KeepsNothingOpenOfATargetThatLeft) {
     SCOPED_TRACE(how);
     adopt("/short");
     board().observe(at(0));
-    if (how.starts_with("written")) EXPECT_EQ(set(0, "/short", 2).status, WriteStatus::Written);
+    if (how.starts_with("written")) {
+      EXPECT_EQ(set(0, "/short", 2).status, WriteStatus::Written);
+    }
     ASSERT_THAT(driver.open, ::testing::SizeIs(2));
     if (how == "one hierarchy gone" || how.ends_with("gone"))
       driver.values.erase(ScriptedDriver::key(kCpu, "/short"));

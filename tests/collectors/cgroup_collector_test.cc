@@ -114,21 +114,23 @@ struct LostFile {
   const char* name;
   const char* text;
   Signal signal;
+  Validity while_lost = Validity::Missing;
 };
 
 TEST_F(CgroupCollectorTest, SaysWhichFileWentAwayAndFindsItAgain) {
   const LostFile kLost[] = {{"cpu.stat", "usage_usec 5\n", Signal::CpuUsage},
                             {"cpu.max", "max 100000\n", Signal::CpuLimit},
                             {"memory.current", "1000\n", Signal::MemoryUsage},
-                            {"memory.high", "max\n", Signal::MemoryLimit},
-                            {"memory.max", "max\n", Signal::MemoryLimit},
+                            // Each of the two is a limit without the other.
+                            {"memory.high", "max\n", Signal::MemoryLimit, Validity::Good},
+                            {"memory.max", "max\n", Signal::MemoryLimit, Validity::Good},
                             {"memory.events", "high 0\noom_kill 0\n", Signal::MemoryHighEvents},
                             {"pids.current", "3\n", Signal::Pids}};
   int second = 1;
   at(second);
   for (const auto& lost : kLost) {
     host_.remove(std::string("sys/fs/cgroup/a/") + lost.name);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(at(++second)[lost.signal].validity, Validity::Missing) << lost.name;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(at(++second)[lost.signal].validity, lost.while_lost) << lost.name;
     ASSERT_EQ(collector_.degraded().size(), 1u) << lost.name;
     EXPECT_EQ(collector_.degraded()[0].target, "a.service");
     EXPECT_EQ(collector_.degraded()[0].reason,
@@ -140,7 +142,7 @@ TEST_F(CgroupCollectorTest, SaysWhichFileWentAwayAndFindsItAgain) {
   }
 }
 
-TEST_F(CgroupCollectorTest, NoRateIsMadeOfMoreThanOneTick) {
+TEST_F(CgroupCollectorTest, ARateIsOverAllTheTimeThatNothingWasRead) {
   set("io.stat", "8:0 rbytes=0 wbytes=0\n");
   at(1);
   at(2);
@@ -150,8 +152,8 @@ TEST_F(CgroupCollectorTest, NoRateIsMadeOfMoreThanOneTick) {
   set("cpu.stat", cpu_stat(5'000'000));
   set("io.stat", "8:0 rbytes=5000 wbytes=0\n");
   const auto& out = at(4);
-  EXPECT_EQ(out[Signal::CpuUsage].validity, Validity::Missing);
-  EXPECT_EQ(out[Signal::IoReadBytes].validity, Validity::Missing);
+  EXPECT_DOUBLE_EQ(out[Signal::CpuUsage].value, 2.5);
+  EXPECT_DOUBLE_EQ(out[Signal::IoReadBytes].value, 2500);
 }
 
 TEST_F(CgroupCollectorTest, NamesTheRowThatItLeavesOut) {

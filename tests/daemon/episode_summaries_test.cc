@@ -35,10 +35,10 @@ class EpisodeSummariesTest : public testing::Test {
 };
 
 TEST_F(EpisodeSummariesTest, AnEpisodeIsSaidWhenItsLastActionWasJudged) {
-  EXPECT_FALSE(decide(100));  // nothing of ours came before it
-  EXPECT_FALSE(decide(1));
-  EXPECT_FALSE(decide(2, true));
-  const auto said = decide(6);
+  EXPECT_FALSE(decide(1));  // nothing of ours came before it
+  EXPECT_FALSE(decide(0.125));
+  EXPECT_FALSE(decide(0.25, true));
+  const auto said = decide(0.75);
   ASSERT_TRUE(said);
   EXPECT_EQ(said->agent, "resource-limits:/web");
   EXPECT_EQ(said->target, "web");
@@ -46,29 +46,29 @@ TEST_F(EpisodeSummariesTest, AnEpisodeIsSaidWhenItsLastActionWasJudged) {
   EXPECT_EQ(said->rule, "all");
   EXPECT_EQ(said->steps, 3u);
   EXPECT_EQ(said->rewards, 3u);
-  EXPECT_EQ(said->reward_mean, 3);
+  EXPECT_EQ(said->reward_mean, 0.375);
   EXPECT_EQ(said->episode, 0u);
   EXPECT_EQ(said->time_us, 1'700'000'000'000'000);
   EXPECT_TRUE(link::sync::validate(link::sync::Down(link::sync::EpisodeEnd{1, *said})));
 }
 
 TEST_F(EpisodeSummariesTest, TheNextOneBeginsWithNothing) {
-  decide(0), decide(5, true), decide(5);
-  decide(1, true);
-  const auto said = decide(2);
+  decide(0), decide(1, true), decide(1);
+  decide(0.25, true);
+  const auto said = decide(0.5);
   ASSERT_TRUE(said);
   EXPECT_EQ(said->episode, 1u);
   EXPECT_EQ(said->steps, 2u);
-  EXPECT_EQ(said->reward_mean, 1.5);
+  EXPECT_EQ(said->reward_mean, 0.375);
 }
 
 TEST_F(EpisodeSummariesTest, RewardsThatAreNotTrustedDoNotCount) {
-  decide(0), decide(4, true);
+  decide(0), decide(0.5, true);
   decision.reward.trusted = false;
   const auto said = summaries.decided(target, decision, [](TargetId) { return std::nullopt; });
   ASSERT_TRUE(said);
   EXPECT_EQ(said->rewards, 1u);
-  EXPECT_EQ(said->reward_mean, 4);
+  EXPECT_EQ(said->reward_mean, 0.5);
 }
 
 TEST_F(EpisodeSummariesTest, SaysThePolicyInTheSeatAndWhatTheFallbackEarned) {

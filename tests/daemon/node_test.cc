@@ -305,7 +305,8 @@ TEST_F(NodeTest, TheRuleSaysWhoIsAskedForLatencyAndAReloadChangesIt) {
 }
 
 TEST_F(NodeTest, WithoutACgroupFileSystemItSaysSoOnceAndTheRestGoesOn) {
-  FakeHost host{proc({file("pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")}),
+  FakeHost host{proc({file("pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"),
+                      file("pressure/memory", "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")}),
                 dir("sys/devices/system/cpu", {file("online", "0-3\n")})};
   DaemonConfig c = config();
   Rule cpus;
