@@ -106,7 +106,7 @@ TEST_F(Rapl, FindsAModuleThatIsLoadedLaterAndSaysWhenItGoesAway) {
   const auto load = [&] { host_.add(kPowercap, {zone("intel-rapl:0", "package-0", "100000\n")}); };
   load();
   collect(1);
-  host_.add(kPowercap + "/intel-rapl:0", {file("energy_uj", "15100000\n")});
+  energy("intel-rapl:0", "400000\n");
   collect(2);
   EXPECT_EQ(rapl_->state(), "1 package");
   EXPECT_EQ(power().validity, Validity::Good);
