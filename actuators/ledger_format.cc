@@ -152,6 +152,8 @@ class Reader {
   /// Empty if the record was understood, else what is wrong with it.
   std::string take(std::string_view line) {
     if (line.size() < 10 || line[8] != ' ') return "not a ledger record";
+    // Only as it is written: an 'A' that was an 'a' is damage too.
+    if (line.substr(0, 8).find_first_not_of("0123456789abcdef") != line.npos) return "not a ledger record";
     std::uint32_t crc = 0;
     const auto [ptr, ec] = std::from_chars(line.data(), line.data() + 8, crc, 16);
     if (ec != std::errc{} || ptr != line.data() + 8) return "not a ledger record";
