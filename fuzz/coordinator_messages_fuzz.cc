@@ -24,6 +24,16 @@ void check_subject(std::string_view subject) {
   FUZZ_REQUIRE(!fleet || fleet_question_subject(*fleet) == subject);
 }
 
+/// What is a record has a place, and that place is its own.
+void check_record(std::string_view bytes) {
+  const auto record = decode_record(bytes);
+  const auto place = decode_record_place(bytes);
+  FUZZ_REQUIRE(!record || (place && place->run == record->run && place->seq == record->seq &&
+                           place->prev == record->prev));
+  FUZZ_REQUIRE(!place || place->prev < place->seq);
+  check_one(bytes, decode_record);
+}
+
 }  // namespace
 }  // namespace flash::coordinator
 
@@ -32,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] == '0')
-    check_one(bytes, decode_record);
+    check_record(bytes);
   else if (data[0] == '1')
     check_one(bytes, decode_watermark);
   else if (data[0] == 'q')

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "coordinator/authority.h"
 #include "coordinator/jwt.h"
 #include "coordinator/messages_enrol.h"
 #include "coordinator/nkey.h"
@@ -56,6 +57,17 @@ void check_info(std::string_view line) {
   if (is_good(version)) (void)why_too_old(*version);
 }
 
+void check_seal(std::string_view text) {
+  const auto seal = decode_seal(text);
+  FUZZ_REQUIRE(!is_good(seal) || encode(*seal) == text);
+  (void)is_good(Authority::of(text));
+}
+
+void check_reply(std::string_view reply) {
+  const bool own = is_inbox_of(reply, "n1");
+  FUZZ_REQUIRE(!own || (reply.starts_with("_INBOX.n1.") && reply.find_first_of("*> \r\n$") == reply.npos));
+}
+
 }  // namespace
 }  // namespace flash::coordinator
 
@@ -78,6 +90,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 'j':
       check_jwt(bytes);
+      break;
+    case 's':
+      check_seal(bytes);
+      break;
+    case 'r':
+      check_reply(bytes);
       break;
     case 'i':
       check_info(bytes);

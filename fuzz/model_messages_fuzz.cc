@@ -18,6 +18,13 @@ void check_file(std::string_view bytes) {
   FUZZ_REQUIRE(!link::verify_signed(*file, {}, "0.1.0"));
 }
 
+void check_subject(std::string_view subject) {
+  const auto asking = model_asking_node(subject);
+  FUZZ_REQUIRE(!asking || model_question_subject(*asking) == subject);
+  // Nothing that the server reads as many.
+  FUZZ_REQUIRE(!is_model_subject(subject) || subject.find_first_of("*> \r\n") == subject.npos);
+}
+
 }  // namespace
 }  // namespace flash::coordinator
 
@@ -29,6 +36,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check_one(bytes, decode_models);
   else if (data[0] == '1')
     check_one(bytes, decode_signed_manifest);
+  else if (data[0] == 'q')
+    check_one(bytes, decode_model_question);
+  else if (data[0] == 'a')
+    check_one(bytes, decode_model_answer);
+  else if (data[0] == 's')
+    check_subject(bytes);
   else if (data[0] == '2')
     check_one(bytes, flash::link::decode_manifest);
   else
