@@ -67,7 +67,10 @@ class Counter {
     known_ = true;
     doubtful_ = 0;
   }
-  void reset() { known_ = false; }
+  void reset() {
+    known_ = false;
+    doubtful_ = 0;
+  }
 
   bool known() const { return known_; }
   std::uint64_t value() const { return value_; }
