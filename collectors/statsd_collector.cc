@@ -1,6 +1,7 @@
 #include "collectors/statsd_collector.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -192,7 +193,10 @@ StatsdCollector::StatsdCollector(StatsdOptions options)
 
 Result<std::unique_ptr<StatsdCollector>> StatsdCollector::open(StatsdOptions options) {
   std::unique_ptr<StatsdCollector> collector(new StatsdCollector(std::move(options)));
-  if (!collector->options_.socket.empty()) FLASH_CHECK(collector->open_socket());
+  if (!collector->options_.socket.empty()) {
+    FLASH_TRY(const int fd, collector->open_socket());
+    collector->fds_.push_back(fd);
+  }
   if (!collector->options_.udp.empty()) FLASH_CHECK(collector->open_udp());
   return collector;
 }
@@ -206,7 +210,7 @@ StatsdCollector::~StatsdCollector() {
     ::unlink(options_.socket.c_str());
 }
 
-Result<void> StatsdCollector::open_socket() {
+Result<int> StatsdCollector::open_socket() {
   const std::string& path = options_.socket;
   const std::string what = "StatsD socket " + path;
   sockaddr_un address{};
@@ -216,8 +220,6 @@ Result<void> StatsdCollector::open_socket() {
   std::memcpy(address.sun_path, path.data(), path.size());
   const auto* raw = reinterpret_cast<const sockaddr*>(&address);
 
-  FLASH_TRY(const int fd, open_datagram(AF_UNIX));
-  fds_.push_back(fd);
   struct stat seen {};
   if (::lstat(path.c_str(), &seen) == 0) {
     if (!S_ISSOCK(seen.st_mode)) return Error(std::errc::file_exists, what + ": exists and is no socket");
@@ -229,13 +231,38 @@ Result<void> StatsdCollector::open_socket() {
     if (why != ECONNREFUSED) return Error::from_errno(why, what);
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) return Error::from_errno(errno, what + ": unlink");
   }
-  if (::bind(fd, raw, sizeof address) != 0) return Error::from_errno(errno, what);
+  FLASH_TRY(const int opened, open_datagram(AF_UNIX));
+  Fd fd(opened);
+  if (::bind(fd.get(), raw, sizeof address) != 0) return Error::from_errno(errno, what);
   if (::lstat(path.c_str(), &seen) != 0) return Error::from_errno(errno, what);
   socket_device_ = seen.st_dev;
   socket_inode_ = seen.st_ino;
   // After bind, because bind applies the umask.
   if (::chmod(path.c_str(), options_.socket_mode) != 0) return Error::from_errno(errno, what + ": chmod");
-  return {};
+  return fd.release();
+}
+
+/// A socket whose file was removed or replaced hears nobody any more, and says nothing of it.
+void StatsdCollector::follow_socket() {
+  if (options_.socket.empty() || fds_.empty()) return;
+  struct stat now {};
+  if (::lstat(options_.socket.c_str(), &now) == 0 && now.st_dev == socket_device_ &&
+      now.st_ino == socket_inode_) {
+    socket_trouble_.clear();
+    again_.reset();
+    return;
+  }
+  if (!again_.due()) return;
+  const auto opened = open_socket();
+  if (!opened) {
+    socket_trouble_ = opened.error().message();
+    return;
+  }
+  // Under the old number, which whoever polls knows. (epoll forgets it nevertheless: each tick drains.)
+  ::dup3(*opened, fds_.front(), O_CLOEXEC);
+  ::close(*opened);
+  socket_trouble_.clear();
+  again_.reset();
 }
 
 Result<void> StatsdCollector::open_udp() {
@@ -410,6 +437,7 @@ StatsdCollector::Application* StatsdCollector::application_of(const StatsdLine& 
 
 void StatsdCollector::collect(Now now, ObservationTable& table) {
   drain();
+  follow_socket();
   dropped_in_tick_ = counters_.dropped - dropped_before_;
   dropped_before_ = counters_.dropped;
   const auto enough = static_cast<std::uint64_t>(std::clamp(options_.few_requests, 0, 64));
@@ -434,6 +462,7 @@ void StatsdCollector::collect(Now now, ObservationTable& table) {
 
 std::vector<Degraded> StatsdCollector::degraded() const {
   std::vector<Degraded> all;
+  if (!socket_trouble_.empty()) all.push_back({"statsd", "nobody is heard: " + socket_trouble_});
   if (!refused_.empty())
     all.push_back({"statsd", std::to_string(refused_.size()) + " applications beyond the limit of " +
                                  std::to_string(options_.max_applications) + " are not measured"});

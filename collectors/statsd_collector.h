@@ -44,6 +44,7 @@
 #include "collectors/statsd_parser.h"
 #include "core/ports.h"
 #include "core/result.h"
+#include "host/file_io.h"
 
 namespace flash {
 
@@ -161,7 +162,8 @@ class StatsdCollector final : public Collector {
   };
 
   explicit StatsdCollector(StatsdOptions options);
-  Result<void> open_socket();
+  Result<int> open_socket();
+  void follow_socket();
   Result<void> open_udp();
   std::size_t drain(int fd);
   void ingest_line(std::string_view text);
@@ -172,6 +174,8 @@ class StatsdCollector final : public Collector {
   std::vector<int> fds_;
   dev_t socket_device_ = 0;
   ino_t socket_inode_ = 0;
+  std::string socket_trouble_;  // its file is gone and cannot be made again
+  Backoff again_;
   std::vector<char> buffer_;
   StatsdLine line_;
   std::unordered_map<std::string, Application, NameHash, std::equal_to<>> applications_;

@@ -105,7 +105,8 @@ int CgroupWatch::add_watch(const std::string& path) {
   }
   const int watch = ::inotify_add_watch(inotify_.get(), directory(path).c_str(), kMask);
   if (watch < 0) {
-    if (errno != ENOENT && errno != ENOTDIR && degraded_.empty())
+    // A directory that is gone is nothing, unless it is the one that all are in.
+    if (((errno != ENOENT && errno != ENOTDIR) || path.empty()) && degraded_.empty())
       degraded_ =
           Error::from_errno(errno, "inotify watch on a cgroup (fs.inotify.max_user_watches?)").message();
     return -1;
@@ -237,6 +238,11 @@ std::size_t CgroupWatch::read_events(std::vector<CgroupEvent>& events) {
       // The directory is gone; its parent's event reports it.
       const auto entry = entries_.find(watch->second);
       if (entry != entries_.end() && entry->second.watch == event->wd) entry->second.watch = -1;
+      if (event->wd == root_watch_) {
+        // The file system was unmounted or made anew: nobody's event reports that.
+        root_watch_ = -1;
+        scan_wanted_ = true;
+      }
       watches_.erase(watch);
       continue;
     }

@@ -473,6 +473,29 @@ TEST_F(StatsdSocket, ReplacesAStaleSocketAndRemovesItsOwn) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
+TEST_F(StatsdSocket, IsMadeAgainWhereItsFileWasRemoved) {
+  start(options());
+  track(1, "web");
+  const int fd = statsd_->fds()[0];
+  std::filesystem::remove(path_);
+  EXPECT_FALSE(send("latency:12|ms|#app:web"));
+  statsd_->collect(at(0), table_);
+  ASSERT_TRUE(send("latency:12|ms|#app:web"));
+  EXPECT_EQ(statsd_->fds()[0], fd);
+  statsd_->collect(at(1), table_);
+  EXPECT_TRUE(sample(1, Signal::LatencyP50).usable());
+  EXPECT_TRUE(statsd_->degraded().empty());
+
+  std::filesystem::remove(path_);
+  std::ofstream(path_) << "precious";
+  statsd_->collect(at(2), table_);
+  ASSERT_EQ(statsd_->degraded().size(), 1u);
+  EXPECT_NE(statsd_->degraded()[0].reason.find("is no socket"), std::string::npos);
+  std::filesystem::remove(path_);
+  statsd_->collect(at(3), table_);
+  EXPECT_TRUE(statsd_->degraded().empty());
+}
+
 TEST_F(StatsdSocket, LeavesALivingSocketToItsOwner) {
   start(options());
   const auto second = StatsdCollector::open(options());

@@ -42,6 +42,20 @@ class CgroupWatchTest : public ::testing::Test {
   FakeHost host_{cgroup_v2({dir("a", {dir("b")}), dir("c")})};
 };
 
+TEST_F(CgroupWatchTest, FollowsAFileSystemThatWasMountedAnew) {
+  auto w = watch({.rescan_every = std::chrono::seconds(5)});
+  w.drain(at(0));
+  std::filesystem::remove_all(host_.path() / "sys/fs/cgroup");
+  EXPECT_THAT(names(w.drain(at(10))), UnorderedElementsAre("-/a/b@2", "-/a@1", "-/c@1"));
+  w.drain(at(20));
+  EXPECT_NE(w.degraded_reason(), "");
+  make("a");
+  EXPECT_THAT(names(w.drain(at(30))), UnorderedElementsAre("+/a@1"));
+  EXPECT_EQ(w.degraded_reason(), "");
+  make("d");
+  EXPECT_THAT(names(w.drain(at(31))), UnorderedElementsAre("+/d@1"));
+}
+
 TEST_F(CgroupWatchTest, ReportsWhatIsThereParentsFirst) {
   auto w = watch();
   const auto events = w.drain(at(0));
