@@ -1,4 +1,6 @@
 // flashd: parse the command line, load the configuration, run. flashd(8).
+#include <unistd.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -77,7 +79,8 @@ int main(int argc, char** argv) {
       break;
   }
 
-  flash::ConfigResult config = flash::load_config(flash::config_paths(line));
+  const flash::ConfigPaths paths = flash::config_paths(line);
+  flash::ConfigResult config = flash::load_config(paths);
   for (const std::string& error : config.errors) flash::log(LOG_ERR, error);
   if (line.command == flash::Command::Restore) {
     // Knobs must come back even if the configuration is broken: the defaults restore.
@@ -87,7 +90,10 @@ int main(int argc, char** argv) {
     return flash::run_restore(line, config ? *config.config : fallback);
   }
   if (!config) {
-    flash::log(LOG_ERR, "the configuration has errors; not started");
+    const bool there = access(paths.main.c_str(), F_OK) == 0;
+    flash::log(LOG_ERR, there ? "the configuration has errors; not started"
+                              : "not started without a configuration: the package flashd brings one, "
+                                "--config FILE names another; {} is a valid one");
     return kExitFailure;
   }
   return line.once ? flash::run_once(line, *config.config)
