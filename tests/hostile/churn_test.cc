@@ -4,19 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <set>
+#include <algorithm>
+#include <fstream>
+#include <memory>
 
 #include "host/cgroup_layout.h"
-#include "tests/support/flashd_process.h"
+#include "tests/actuators/temporary_folder.h"
+#include "tests/hostile/flashd_process.h"
 #include "tests/support/own_cgroup.h"
 #include "tests/support/unprivileged.h"
 
-namespace flash {
+namespace flash::hostile {
 namespace {
-
-namespace fs = std::filesystem;
 
 class Churn : public testing::Test {
  protected:
@@ -27,11 +26,22 @@ class Churn : public testing::Test {
     layout_ = *std::move(layout);
     name_ = "/flashd-test-churn-" + std::to_string(::getpid());
   }
-  std::string rules(const std::string& cgroup) const {
-    return R"("period_s": 1, "overhead": {"budget_pct": 0}, "mode": "control", "statsd": {"socket": ""},
-      "learner": {"enabled": false}, "rules": {"own": {"select": {"cgroup": ")" +
-           cgroup + R"("}, "cpu": {"min_cores": 0.2, "max_cores": 1}}})";
+  /// flashd controls the CPU limit of what the rule selects; its decisions go to a journal.
+  Flashd start(const std::string& cgroup) {
+    std::ofstream(folder_.path() + "/flashd.json")
+        << R"({"period_s": 1, "overhead": {"budget_pct": 0}, "mode": "control", "state_directory": ")"
+        << folder_.path() << R"(/state", "statsd": {"socket": ""}, "learner": {"enabled": false},
+  "sync": {"enabled": false}, "rules": {"own": {"select": {"cgroup": ")"
+        << cgroup << R"("}, "cpu": {"min_cores": 0.2, "max_cores": 1}}}})";
+    return Flashd(
+        {"--lock", folder_.path() + "/lock", "--config", folder_.path() + "/flashd.json", "--bus", "none"},
+        folder_.path() + "/log");
   }
+  std::size_t decisions() const {
+    const std::string journal = text_of(folder_.path() + "/state/journal/decisions.jsonl");
+    return static_cast<std::size_t>(std::count(journal.begin(), journal.end(), '\n'));
+  }
+  TemporaryFolder folder_;
   CgroupLayout layout_;
   std::string name_;
 };
@@ -44,9 +54,8 @@ TEST_F(Churn, ThousandsOfCgroupsOfAnotherUserCostNoTick) {
   ASSERT_FALSE(tenant.directories().empty());
   const std::string home = tenant.directories().front();
   for (const std::string& d : tenant.directories()) ASSERT_EQ(::chown(d.c_str(), 65534, 65534), 0);
-  FlashdProcess flashd;
-  flashd.start(rules(victim.path()));
-  ASSERT_TRUE(await([&] { return flashd.decisions() >= 2; }));
+  Flashd flashd = start(victim.path());
+  ASSERT_TRUE(await([&] { return decisions() >= 2; }));
   EXPECT_TRUE(holds_unprivileged([&] {
     for (int i = 0; i < kCgroups; ++i) {
       const std::string folder = home + "/f" + std::to_string(i / kPerDirectory);
@@ -55,8 +64,8 @@ TEST_F(Churn, ThousandsOfCgroupsOfAnotherUserCostNoTick) {
     }
     return true;
   }));
-  const std::size_t before = flashd.decisions();
-  EXPECT_TRUE(await([&] { return flashd.decisions() >= before + 3; }));
+  const std::size_t before = decisions();
+  EXPECT_TRUE(await([&] { return decisions() >= before + 3; }));
   EXPECT_TRUE(holds_unprivileged([&] {
     for (int i = kCgroups; i-- > 0;) {
       const std::string folder = home + "/f" + std::to_string(i / kPerDirectory);
@@ -65,7 +74,7 @@ TEST_F(Churn, ThousandsOfCgroupsOfAnotherUserCostNoTick) {
     }
     return true;
   }));
-  EXPECT_EQ(flashd.stop(), 0);
+  EXPECT_EQ(flashd.end(SIGTERM), 0);
   const auto ticks = flashd.ticks();
   EXPECT_GE(ticks.all, 5);
   // One for a machine that is busy with other things.
@@ -74,10 +83,9 @@ TEST_F(Churn, ThousandsOfCgroupsOfAnotherUserCostNoTick) {
 
 // Before: on cgroup v1 sixty short-lived targets whose cpu directory went first took 60 descriptors for good.
 TEST_F(Churn, TargetsThatComeAndGoLeaveNoDescriptor) {
-  FlashdProcess flashd;
-  flashd.start(rules(name_ + "-*"));
+  Flashd flashd = start(name_ + "-*");
   OwnCgroup first(layout_, name_ + "-first");
-  ASSERT_TRUE(await([&] { return flashd.decisions() >= 1; }));
+  ASSERT_TRUE(await([&] { return decisions() >= 1; }));
   const std::size_t before = flashd.descriptors();
   for (int i = 0; i < 60; i += 20) {
     std::vector<std::unique_ptr<OwnCgroup>> lives;
@@ -92,8 +100,8 @@ TEST_F(Churn, TargetsThatComeAndGoLeaveNoDescriptor) {
   }
   EXPECT_TRUE(await([&] { return flashd.descriptors() <= before; }))
       << flashd.descriptors() << " descriptors instead of " << before;
-  EXPECT_EQ(flashd.stop(), 0);
+  EXPECT_EQ(flashd.end(SIGTERM), 0);
 }
 
 }  // namespace
-}  // namespace flash
+}  // namespace flash::hostile

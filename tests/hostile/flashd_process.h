@@ -14,10 +14,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -113,6 +115,22 @@ class Flashd {
     ::waitpid(pid_, &status, 0);
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  /// When it has ended: ticks, and those of them that came late; -1: the log does not say.
+  struct Ticks {
+    int all = -1, late = -1;
+  };
+  Ticks ticks() const {
+    Ticks ticks;
+    const std::string text = log();
+    if (const auto at = text.find("ended after "); at != std::string::npos)
+      std::sscanf(text.c_str() + at, "ended after %d ticks, %d late", &ticks.all, &ticks.late);
+    return ticks;
+  }
+  std::size_t descriptors() const {
+    namespace fs = std::filesystem;
+    return static_cast<std::size_t>(std::distance(
+        fs::directory_iterator("/proc/" + std::to_string(pid_) + "/fd"), fs::directory_iterator()));
   }
   /// "VmRSS", "VmHWM", in MiB.
   double memory_mib(const std::string& field) const {
