@@ -10,7 +10,7 @@
 #include "collectors/registry.h"
 #include "tests/support/fake_host.h"
 
-namespace flash {
+namespace flash::counters_that_lie {
 namespace {
 
 using Text = std::function<std::string(std::uint64_t)>;
@@ -174,4 +174,4 @@ INSTANTIATE_TEST_SUITE_P(AllSources, KernelCounter,
                          });
 
 }  // namespace
-}  // namespace flash
+}  // namespace flash::counters_that_lie

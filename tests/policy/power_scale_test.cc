@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace flash {
+namespace flash::power_scale_test {
 namespace {
 
 struct Case {
@@ -45,4 +45,4 @@ TEST(PowerScale, ForgetsWhatNobodySawForAWeek) {
 }
 
 }  // namespace
-}  // namespace flash
+}  // namespace flash::power_scale_test
