@@ -247,7 +247,7 @@ TEST_F(Actuators, AFullDiskUnderTheLedgerMeansNoWrite) {
     const auto fail = [](int code) { ::_exit(code); };
     if (::unshare(CLONE_NEWNS) != 0) fail(10);
     if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) fail(11);
-    if (::mount("tmpfs", state.path().c_str(), "tmpfs", 0, "size=32k") != 0) fail(12);
+    if (::mount("tmpfs", state.path().c_str(), "tmpfs", 0, "size=32k,mode=0700") != 0) fail(12);
     auto ledger = Ledger::open(state.path(), "boot");
     if (!ledger) fail(13);
     {

@@ -23,6 +23,11 @@ pids+=($!)
 until_true 30 grep -q "Server is ready" "$tmp/nats.log" || fail "nats-server did not start"
 nats_port=$(sed -n 's/.*Listening for client connections on 127.0.0.1:\([0-9]*\)$/\1/p' "$tmp/nats.log" | head -n 1)
 
+# Who hands the models out.
+"$bin/flash-coordinator" --nats "nats://127.0.0.1:$nats_port" --store "$tmp/store.db" --listen 127.0.0.1:0 2> "$tmp/coordinator.log" &
+pids+=($!)
+until_true 30 grep -q "collecting\|serving" "$tmp/coordinator.log" || fail "flash-coordinator did not start"
+
 model() { "$bin/flash-coordinator" --nats "nats://127.0.0.1:$nats_port" --model-keys "$tmp/keys" "$@" >> "$tmp/models.log" 2>&1; }
 # inject SUBJECT FILE: a message past every check, as a server's owner may. It is stored when this returns: a PONG would
 # only say that it was read.
