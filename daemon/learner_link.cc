@@ -151,7 +151,6 @@ struct LearnerLink::Impl {
   void offered(Now now, const link::Offer& offer);
   void flush(Now now);
   Result<link::SendStatus> say_next();
-  bool may_connect(uid_t uid) const { return uid == 0 || uid == geteuid() || (user && uid == *user); }
 };
 
 // --- connections ----------------------------------------------------------------------------------------
@@ -195,15 +194,11 @@ void LearnerLink::Impl::accept(Now now) {
   if (!*accepted) return;
   (void)peer_tokens.take(now, bounds.peers_per_s);
   link::Connection peer = std::move(**accepted);
-  std::string why;
+  std::string why = why_refused(peer, {options.user, user, "flash-learner.service"}, callbacks.target_around);
   const auto who = peer.peer();
-  if (!who)
-    why = who.error().message();
-  else if (!may_connect(who->uid))
-    why = "uid " + std::to_string(who->uid) + " is not " + plain(options.user);
-  else if (connection.open())
-    why = "a learner is connected already; pid " + std::to_string(who->pid) + " is one too many";
-  else if (now.mono < refuse_until)
+  if (why.empty() && connection.open())
+    why = "a learner is connected already; pid " + std::to_string(who ? who->pid : 0) + " is one too many";
+  else if (why.empty() && now.mono < refuse_until)
     why = "back-off of " + std::to_string(std::lround(std::ceil(seconds(refuse_until - now.mono)))) +
           " s after: " + refuse_reason;
   if (!why.empty()) {

@@ -21,6 +21,7 @@
 #include "core/rule.h"
 #include "core/target.h"
 #include "core/time.h"
+#include "daemon/peer_judge.h"
 #include "link/messages.h"
 
 namespace flash {
@@ -29,7 +30,7 @@ namespace flash {
 struct LearnerOptions {
   bool enabled = true;
   std::string socket = "/run/flashd/learner.sock";
-  std::string user = "_flashd";  // who may connect, beside root and flashd's own user
+  std::string user = "_flashd";  // who may connect, beside root and flashd's own user (peer_judge.h)
   link::LearningSettings settings;
   bool operator==(const LearnerOptions&) const = default;
 };
@@ -51,7 +52,7 @@ struct LearnerBounds {
 
 struct LearnerCounters {
   std::uint64_t connections = 0;    // of a peer that may
-  std::uint64_t refused_peers = 0;  // wrong user, one too many, back-off
+  std::uint64_t refused_peers = 0;  // wrong user or place, one too many, back-off
   std::uint64_t offers = 0, accepted = 0, refused = 0;
   std::uint64_t sent_steps = 0;
   std::uint64_t acknowledged_steps = 0;
@@ -71,6 +72,8 @@ std::string_view to_string(LearnerEvent e);  // "connected", "closed", "refused"
 struct LearnerCallbacks {
   /// ControlLoop::offer_snapshot.
   std::function<Result<void>(Now, TargetId, std::shared_ptr<const PolicySnapshot>)> offer;
+  /// The target that a cgroup is in: nobody there is the learner. Empty: nothing is controlled.
+  TargetAround target_around;
   /// Rate limited: bursts are summed up ("and 120 more").
   std::function<void(LearnerEvent, const std::string&)> log;
 };
@@ -111,7 +114,8 @@ class LearnerLink {
   void reconfigure(Now now, LearnerOptions options, Duration period, int episode_steps);
 
   /// In words: "absent", "connected: flash-learner 0.1.0, OpenBLAS 0.3.21", "closed: version 2, this end
-  /// speaks 1", "refused: uid 1000 is not _flashd", "not listening: ...".
+  /// speaks 1", "refused: uid 1000 is not _flashd", "refused: pid 712 of uid 0: it is in a container (...)",
+  /// "not listening: ...".
   std::string state() const;
   const LearnerCounters& counters() const;
   /// What the learner last said about this agent, in words; empty: nothing, or it is not there.

@@ -99,8 +99,21 @@ void Peers::configure_sync(Now now, const DaemonConfig& config) {
   sync_->set_scrapes(scrapes_of(config));
 }
 
+/// Whoever lives where flashd sets limits is a tenant, whatever his user's number is.
+std::string Peers::target_around(std::string_view cgroup) const {
+  const ControlLoop& loop = node_.loop();
+  for (TargetId id : loop.agents()) {
+    const auto view = loop.view(id);
+    if (!view || id.kind != TargetKind::Cgroup) continue;
+    const std::string& path = view->target->cgroup;
+    if (cgroup.starts_with(path) && (cgroup.size() == path.size() || cgroup[path.size()] == '/')) return path;
+  }
+  return {};
+}
+
 LearnerCallbacks Peers::learner_callbacks() {
   LearnerCallbacks callbacks;
+  callbacks.target_around = [this](std::string_view cgroup) { return target_around(cgroup); };
   callbacks.offer = [this](Now at, TargetId id, std::shared_ptr<const PolicySnapshot> policy) {
     return node_.loop().offer_snapshot(at, id, std::move(policy));
   };
@@ -113,6 +126,7 @@ LearnerCallbacks Peers::learner_callbacks() {
 
 SyncCallbacks Peers::sync_callbacks() {
   SyncCallbacks callbacks;
+  callbacks.target_around = [this](std::string_view cgroup) { return target_around(cgroup); };
   callbacks.reading = [this](Now at, const link::sync::Reading& r) {
     return node_.metrics_pages()->take(at, r.rule, result_of(r));
   };

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/config.h"
@@ -46,6 +48,7 @@ class Peers {
   void configure_learner(Now now, const DaemonConfig& config, bool wanted);
   void configure_sync(Now now, const DaemonConfig& config);
   LearnerCallbacks learner_callbacks();
+  std::string target_around(std::string_view cgroup) const;
   SyncCallbacks sync_callbacks();
   sd_event_source* listen(int fd, sd_event_io_handler_t handler, const char* what);
 

@@ -13,6 +13,7 @@ namespace wire = link::sync;
 namespace {
 
 constexpr Duration kListenRetry = std::chrono::seconds(5);
+constexpr Duration kRefusalPause = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -74,13 +75,13 @@ void SyncLink::listen(Now now) {
   watch(listener_->fd(), EPOLL_CTL_ADD, EPOLLIN);
 }
 
-std::string SyncLink::why_refused(Now now, const link::Connection& peer) const {
-  const auto who = peer.peer();
-  if (!who) return who.error().message();
-  if (who->uid != 0 && who->uid != geteuid() && !(user_ && who->uid == *user_))
-    return "uid " + std::to_string(who->uid) + " is not " + plain(options_.user);
-  if (connection_.open())
-    return "one is connected already; pid " + std::to_string(who->pid) + " is one too many";
+std::string SyncLink::why_not(Now now, const link::Connection& peer) const {
+  const PeerRole role{options_.user, user_, "flash-sync.service"};
+  if (auto why = why_refused(peer, role, callbacks_.target_around); !why.empty()) return why;
+  if (connection_.open()) {
+    const auto who = peer.peer();
+    return "one is connected already; pid " + std::to_string(who ? who->pid : 0) + " is one too many";
+  }
   if (now.mono < refuse_until_) return "back-off after a broken protocol";
   return {};
 }
@@ -102,11 +103,13 @@ void SyncLink::accept(Now now) {
   }
   if (!*accepted) return;
   (void)peer_tokens_.take(now, bounds_.peers_per_s);
-  if (const std::string why = why_refused(now, **accepted); !why.empty()) {
+  if (const std::string why = why_not(now, **accepted); !why.empty()) {
     ++counters_.refused_peers;
     if (!connection_.open() && last_state_ != "refused: " + why) {
       last_state_ = "refused: " + why;
-      callbacks_.log(true, "flash-sync was refused: " + why);
+      // It names a process, so that somebody who tries again and again would fill the log.
+      if (now.mono >= say_refusal_at_) callbacks_.log(true, "flash-sync was refused: " + why);
+      if (now.mono >= say_refusal_at_) say_refusal_at_ = now.mono + kRefusalPause;
     }
     return;
   }

@@ -16,6 +16,7 @@
 #include "core/result.h"
 #include "core/time.h"
 #include "daemon/local_peer.h"
+#include "daemon/peer_judge.h"
 #include "link/seqpacket.h"
 #include "link/sync_messages.h"
 
@@ -25,7 +26,7 @@ namespace flash {
 struct SyncOptions {
   bool enabled = true;
   std::string socket = "/run/flashd/sync.sock";
-  std::string user = "_flash-sync";  // who may connect, beside root and flashd's own user
+  std::string user = "_flash-sync";  // who may connect, beside root and flashd's own user (peer_judge.h)
   bool operator==(const SyncOptions&) const = default;
 };
 
@@ -41,7 +42,7 @@ struct SyncBounds {
 
 struct SyncCounters {
   std::uint64_t connections = 0;
-  std::uint64_t refused_peers = 0;  // wrong user, one too many, back-off
+  std::uint64_t refused_peers = 0;  // wrong user or place, one too many, back-off
   std::uint64_t readings = 0;
   std::uint64_t unknown_readings = 0;  // of a rule without a page: it has not seen the newest list yet
   std::uint64_t episodes = 0;          // that flash-sync has stored
@@ -63,6 +64,8 @@ struct SyncCallbacks {
   /// flash-sync came or went; `why_not` in words.
   std::function<void(bool there, const std::string& why_not)> changed;
   std::function<void(bool trouble, const std::string&)> log;
+  /// The target that a cgroup is in: nobody there is flash-sync. Empty: nothing is controlled.
+  TargetAround target_around;
 };
 
 class SyncLink {
@@ -97,7 +100,7 @@ class SyncLink {
  private:
   void listen(Now now);
   void accept(Now now);
-  std::string why_refused(Now now, const link::Connection& peer) const;
+  std::string why_not(Now now, const link::Connection& peer) const;
   void disconnect(const std::string& why);
   void break_off(Now now, const std::string& why, Duration backoff);
   void read(Now now);
@@ -128,7 +131,7 @@ class SyncLink {
   std::uint32_t watched_ = 0;
   bool deaf_ = false;          // too many peers: until the next tick
   std::string peer_software_;  // its Hello has come
-  Duration connected_at_{}, refuse_until_{};
+  Duration connected_at_{}, refuse_until_{}, say_refusal_at_{};
   std::string last_state_ = "absent";
   Bucket message_tokens_, peer_tokens_;
   std::vector<link::sync::Scrape> scrapes_;

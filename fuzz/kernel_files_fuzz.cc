@@ -12,6 +12,7 @@
 #include "collectors/perf_event.h"
 #include "fuzz/require.h"
 #include "host/parse.h"
+#include "host/process_place.h"
 
 namespace flash {
 namespace {
@@ -50,6 +51,13 @@ void mountinfo(std::string_view text) {
   if (const auto mounts = parse_mountinfo(text)) {
     for (const Mount& mount : *mounts) FUZZ_REQUIRE(!mount.type.empty());
   }
+}
+
+void process_cgroups(std::string_view text) {
+  const auto cgroups = parse_process_cgroups(text);
+  if (!cgroups) return;
+  FUZZ_REQUIRE(!cgroups->empty());
+  for (const ProcessCgroup& c : *cgroups) FUZZ_REQUIRE(c.path.starts_with('/'));
 }
 
 void perf(std::string_view text) {
@@ -103,6 +111,12 @@ constexpr Parser kParsers[] = {
        for (const std::string_view word : split_words(t)) FUZZ_REQUIRE(!word.empty());
      }},
     {'P', perf},
+    {'g', process_cgroups},
+    {'N',
+     [](std::string_view t) {
+       const auto namespaces = parse_pid_namespaces(t);
+       FUZZ_REQUIRE(!namespaces || *namespaces > 0);
+     }},
 };
 
 }  // namespace

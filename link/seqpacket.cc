@@ -77,6 +77,15 @@ Result<PeerCredentials> Connection::peer() const {
   return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }
 
+Result<int> Connection::peer_process() const {
+  constexpr int kPeerPidFd = 77;  // SO_PEERPIDFD, which Debian 12's headers do not have
+  int process = -1;
+  socklen_t size = sizeof process;
+  if (getsockopt(fd_, SOL_SOCKET, kPeerPidFd, &process, &size) == 0) return process;
+  if (errno == ENOPROTOOPT || errno == EOPNOTSUPP) return -1;
+  return Error::from_errno(errno == ENODATA || errno == EINVAL ? ESRCH : errno, "SO_PEERPIDFD");
+}
+
 Result<SendStatus> Connection::send(std::string_view message) {
   if (message.size() > kMaxMessage)
     return Error(std::errc::message_size, "a message of " + std::to_string(message.size()) + " bytes");

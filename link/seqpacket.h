@@ -36,6 +36,9 @@ class Connection {
   int fd() const { return fd_; }
   void close();
   Result<PeerCredentials> peer() const;
+  /// A pidfd of the process that connected, which the caller closes; -1: the kernel has none (before 6.5).
+  /// ESRCH: the process is gone, and its number may be another's.
+  Result<int> peer_process() const;
 
   /// Full: the peer does not read; nothing was sent. Errors: EPIPE, EMSGSIZE.
   Result<SendStatus> send(std::string_view message);
