@@ -18,6 +18,7 @@ namespace {
 
 // kernel/sched/core.c: min_cfs_quota_period, the least that is taken as a quota.
 constexpr double kMinQuotaUs = 1000;
+const std::string kCannotBeWritten = "cannot be written: ";
 
 CgroupController controller_of(KnobKind kind) {
   return kind == KnobKind::CpuLimit ? CgroupController::Cpu : CgroupController::Memory;
@@ -70,6 +71,7 @@ struct CgroupDriver::Open {
   std::string directory;
   KeptFile value;
   KeptFile period;
+  Fd writable;  // of `value`, since the first write
 };
 
 Result<std::string> cgroup_locator(const CgroupLayout& layout, KnobKind kind, std::string_view cgroup) {
@@ -91,7 +93,9 @@ Result<std::vector<KnobInfo>> CgroupDriver::discover(const Target& target, const
     if (!managed || version == CgroupVersion::None) continue;
     const auto directory = layout_.directory(controller_of(kind), target.cgroup);
     // No such file: the root cgroup, or the controller is not enabled here. Not our business to enable it.
-    if (!exists(directory + "/" + files_of(kind, version).value)) continue;
+    const std::string file = directory + "/" + files_of(kind, version).value;
+    const std::string why_not = why_not_writable(file);
+    if (why_not.empty() && !exists(file)) continue;
     auto locator = cgroup_locator(layout_, kind, target.cgroup);
     if (!locator) continue;
     KnobInfo info;
@@ -99,7 +103,13 @@ Result<std::vector<KnobInfo>> CgroupDriver::discover(const Target& target, const
     info.lower = static_cast<double>(::sysconf(_SC_PAGESIZE));
     if (kind == KnobKind::CpuLimit) {
       auto opened = open(info.ref);
-      if (!opened) continue;
+      if (!opened && why_not.empty()) continue;
+      // Not even to be read: what is below a directory of mode 0700.
+      if (!opened) {
+        info.blocked_by = kCannotBeWritten + why_not;
+        knobs.push_back(std::move(info));
+        continue;
+      }
       auto reading = read(info.ref);
       if (!reading) {
         close(info.ref);
@@ -113,6 +123,7 @@ Result<std::vector<KnobInfo>> CgroupDriver::discover(const Target& target, const
                         "); a rule whose select.cgroup spells out " + target.spell_out + " may write it";
     if (target.owner == CgroupOwner::Kubelet && !rule.allow_kubelet)
       info.blocked_by = "the kubelet owns this cgroup and would rewrite it; allow_kubelet is not set";
+    if (!why_not.empty() && info.blocked_by.empty()) info.blocked_by = kCannotBeWritten + why_not;
     knobs.push_back(std::move(info));
   }
   return knobs;
@@ -191,6 +202,24 @@ Result<KnobReading> CgroupDriver::read_open(const Open& knob) const {
   return reading;
 }
 
+/// For as long as it is ours: whoever the file is given to later, it can be put back.
+void CgroupDriver::keep_writable(Open& knob) const {
+  if (knob.writable) return;
+  const std::string file = knob.cgroup + "/" + files_of(knob.kind, knob.version).value;
+  if (auto opened = open_beneath(layout_.mount(controller_of(knob.kind)), file, O_WRONLY))
+    if (still_there(knob)) knob.writable = std::move(*opened);
+}
+
+/// Puts back, also what has been given to another user meanwhile.
+Result<void> CgroupDriver::give_back(Open& knob, const char* file, const std::string& text) {
+  auto done = put(knob, file, text);
+  // A cgroup that is gone is gone for its descriptor, too.
+  if (!done && done.error().is(std::errc::permission_denied) && knob.writable &&
+      file == std::string_view(files_of(knob.kind, knob.version).value))
+    return write_open(knob.writable, knob.directory + "/" + file, text);
+  return done;
+}
+
 Result<void> CgroupDriver::put(Open& knob, const char* file, const std::string& text) {
   FLASH_CHECK(still_there(knob));
   if (libcgroup_) {
@@ -212,6 +241,7 @@ Result<void> CgroupDriver::write(const KnobRef& ref, double value) {
   FLASH_TRY(const KnobReading before, read(ref));
   FLASH_TRY(Open* const knob, open(ref));
   const Files files = files_of(knob->kind, knob->version);
+  keep_writable(*knob);
   if (knob->kind == KnobKind::MemoryLimit) {
     const bool v2 = knob->version == CgroupVersion::V2;
     return put(*knob, files.value, std::isinf(value) ? (v2 ? "max" : "-1") : whole(value));
@@ -227,17 +257,17 @@ Result<void> CgroupDriver::write(const KnobRef& ref, double value) {
 Result<void> CgroupDriver::restore(const KnobRef& ref, const std::string& raw) {
   FLASH_TRY(Open* const knob, open(ref));
   const Files files = files_of(knob->kind, knob->version);
-  if (!files.period) return put(*knob, files.value, raw);
+  if (!files.period) return give_back(*knob, files.value, raw);
   const auto [quota, period] = two_words(raw);
   FLASH_TRY(const KnobReading now, read(ref));
   // We never change the period; if someone did, both are put back, and which order the kernel takes depends
   // on the parent's ratio.
-  if (two_words(now.raw).second == period) return put(*knob, files.value, std::string(quota));
-  if (auto done = put(*knob, files.period, std::string(period)); !done) {
-    FLASH_CHECK(put(*knob, files.value, std::string(quota)));
-    return put(*knob, files.period, std::string(period));
+  if (two_words(now.raw).second == period) return give_back(*knob, files.value, std::string(quota));
+  if (auto done = give_back(*knob, files.period, std::string(period)); !done) {
+    FLASH_CHECK(give_back(*knob, files.value, std::string(quota)));
+    return give_back(*knob, files.period, std::string(period));
   }
-  return put(*knob, files.value, std::string(quota));
+  return give_back(*knob, files.value, std::string(quota));
 }
 
 void CgroupDriver::close(const KnobRef& ref) {

@@ -19,7 +19,12 @@
 // Locator: "INODE PATH", the inode of the directory in the hierarchy of that knob (v1: cpu and memory have
 // their own). Before every write the path must still lead to that inode: a re-created cgroup is another one.
 //
-// Ownership: keeps one directory and one or two file descriptors per knob until it finds the cgroup gone.
+// Owners. A knob whose file the process may not write (a rootless container's, a user's own subdirectory) is
+// offered as blocked, before anything is tried. One that is given away while it is in control can be put back
+// all the same: the descriptor that was opened for the first write stays writable, whoever owns the file by
+// then.
+//
+// Ownership: keeps one to three file descriptors per knob until it finds the cgroup gone.
 // Thread rule: one thread; the first real one initialises libcgroup for the process.
 #pragma once
 
@@ -51,7 +56,9 @@ class CgroupDriver final : public KnobDriver {
   Result<Open*> open(const KnobRef& ref);
   Result<KnobReading> read_open(const Open& knob) const;
   Result<void> still_there(const Open& knob) const;
+  void keep_writable(Open& knob) const;
   Result<void> put(Open& knob, const char* file, const std::string& text);
+  Result<void> give_back(Open& knob, const char* file, const std::string& text);
   std::unordered_map<std::string, std::unique_ptr<Open>>& opened(KnobKind kind) {
     return kind == KnobKind::CpuLimit ? cpu_ : memory_;
   }

@@ -47,6 +47,7 @@ struct KnobBoard::Knob {
 struct KnobBoard::Managed {
   Target target;
   Rule rule;
+  bool denied = false;      // a write was not permitted: what blocks it is asked anew
   std::uint32_t looks = 0;  // ticks in which a knob of the rule was not there
   std::vector<Knob> knobs;
   std::vector<KnobView> views;  // of the same index

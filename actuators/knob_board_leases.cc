@@ -274,8 +274,8 @@ void KnobBoard::refresh_blocked(Now now) {
     const bool blocked = std::any_of(managed->knobs.begin(), managed->knobs.end(), [](const Knob& k) {
       return !k.blocked.empty() && k.blocked != kTakenByOther;
     });
-    // Others than CPU sets: only the end of it (the system bus has come).
-    if (id.kind != TargetKind::CpuSet && !blocked) continue;
+    // Others than CPU sets: only the end of it (the system bus has come), and what was given to another user.
+    if (id.kind != TargetKind::CpuSet && !blocked && !std::exchange(managed->denied, false)) continue;
     // The cpufreq driver can be loaded later.
     bool anew = id.kind == TargetKind::CpuSet && managed->knobs.empty();
     for (std::size_t i = 0; i < managed->knobs.size(); ++i) {

@@ -65,6 +65,10 @@ std::vector<KnobOutcome> KnobBoard::apply(Now now, std::span<const KnobChange> c
       outcomes[step.outcome].message = done.error().message();
       const bool unanswered = done.error().is(std::errc::timed_out);
       step.knob->write_failed(now.mono, done.error().message(), unanswered);
+      if (done.error().is(std::errc::permission_denied)) {
+        step.managed->denied = true;
+        next_rediscover_ = {};
+      }
       undo(steps, i, unanswered, outcomes);
     } else {
       step.knob->failures = 0;

@@ -35,7 +35,8 @@ struct RestoreOptions {
 
 /// Where applications send their metrics; an empty part is off.
 struct StatsdEndpoints {
-  std::string socket = "/run/flashd/statsd.sock";
+  /// In a directory of its own, which containers may be given without seeing what else is in /run/flashd.
+  std::string socket = "/run/flashd/statsd/statsd.sock";
   std::string udp;  // "127.0.0.1:8125" or "[::1]:8125": loopback only
 };
 

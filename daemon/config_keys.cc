@@ -352,12 +352,13 @@ std::vector<ConfigKey> make_table() {
                         "takes effect at the next start."}));
 
   object("/statsd", "Where applications send their own metrics (StatsD lines).");
-  t.push_back(
-      bound(FIELD(config.statsd.socket), {.pointer = "/statsd/socket",
-                                          .type = KeyType::Text,
-                                          .check = check_socket,
-                                          .form = "absolute path or empty",
-                                          .meaning = "UNIX datagram socket; empty switches it off."}));
+  t.push_back(bound(FIELD(config.statsd.socket),
+                    {.pointer = "/statsd/socket",
+                     .type = KeyType::Text,
+                     .check = check_socket,
+                     .form = "absolute path or empty",
+                     .meaning = "UNIX datagram socket; empty switches it off. Containers that speak "
+                                "StatsD are given its directory, and not the one above."}));
   t.push_back(
       bound(FIELD(config.statsd.udp), {.pointer = "/statsd/udp",
                                        .type = KeyType::Text,

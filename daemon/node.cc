@@ -59,6 +59,13 @@ std::vector<ScrapedRule> scraped_rules(const DaemonConfig& config) {
   return all;
 }
 
+/// Where systemd did not make it: the directory of its own that StatsD's socket has unless told otherwise.
+void make_statsd_directory(const std::string& socket) {
+  if (socket != StatsdEndpoints().socket) return;
+  for (auto at = socket.find('/', 1); at != socket.npos; at = socket.find('/', at + 1))
+    (void)::mkdir(socket.substr(0, at).c_str(), 0755);
+}
+
 }  // namespace
 
 struct Node::Impl {
@@ -149,6 +156,7 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
     if (auto* probe = dynamic_cast<KernelProbe*>(c.get())) impl->probes.push_back(probe);
   StatsdOptions statsd;
   statsd.socket = impl->options.metrics ? config.statsd.socket : "";
+  make_statsd_directory(statsd.socket);
   statsd.udp = impl->options.metrics ? config.statsd.udp : "";
   // The order is that of slo.source "auto".
   std::vector<SloFeed> feeds;

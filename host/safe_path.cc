@@ -97,6 +97,34 @@ Result<void> write_beneath(const std::string& base, std::string_view relative, s
   return {};
 }
 
+Result<void> write_open(const Fd& file, const std::string& path, std::string_view text) {
+  ssize_t n = 0;
+  do {
+    n = ::pwrite(file.get(), text.data(), text.size(), 0);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return Error::from_errno(errno, path);
+  if (static_cast<std::size_t>(n) != text.size()) return Error(std::errc::io_error, path + ": short write");
+  return {};
+}
+
+std::string why_not_writable(const std::string& path) {
+  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0 || errno == ENOENT) return {};
+  const Error why = Error::from_errno(errno, path);
+  if (!why.is(std::errc::permission_denied)) return why.code().message();
+  // Of the file, or of the directory that keeps it from being looked at.
+  std::string at = path;
+  struct stat st {};
+  while (::stat(at.c_str(), &st) != 0) {
+    const auto slash = at.rfind('/');
+    if (slash == at.npos || slash == 0) return why.code().message();
+    at.resize(slash);
+  }
+  char mode[16];
+  std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(st.st_mode & 07777));
+  return std::string(at == path ? "" : at + " ") + "belongs to uid " + std::to_string(st.st_uid) + " (mode " +
+         mode + "), and flashd has no CAP_DAC_OVERRIDE";
+}
+
 Result<void> check_owner(const Fd& file, const std::string& path) {
   struct stat st {};
   if (::fstat(file.get(), &st) != 0) return Error::from_errno(errno, path);

@@ -22,6 +22,13 @@ Result<std::uint64_t> inode_beneath(const std::string& base, std::string_view re
 /// One write(2) of the whole text into a file that is there. Errors as open_beneath().
 Result<void> write_beneath(const std::string& base, std::string_view relative, std::string_view text);
 
+/// One write(2) of the whole text at the beginning of a file that is open.
+Result<void> write_open(const Fd& file, const std::string& path, std::string_view text);
+/// May the process write the file of this path, by its capabilities and the file's owner and mode? Empty: it
+/// may, or there is no such file. Else why not: "belongs to uid 1000 (mode 0644), and flashd has no
+/// CAP_DAC_OVERRIDE", "Read-only file system". Says nothing of what the kernel will make of the text.
+std::string why_not_writable(const std::string& path);
+
 /// May the process believe what is in this open file? EPERM: it belongs to somebody else than root and the
 /// process's own user, or others can write it; the message names `path`, the owner and the mode.
 Result<void> check_owner(const Fd& file, const std::string& path);

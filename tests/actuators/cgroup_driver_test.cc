@@ -2,12 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "host/file_io.h"
 #include "tests/support/fake_host.h"
+#include "tests/support/unprivileged.h"
 
 namespace flash {
 namespace {
@@ -187,6 +190,39 @@ TEST(CgroupDriver, WhatIsNoLimitIsAnError) {
   Knobs k(host);
   host.write(kV2 + "cpu.max", "lots\n");
   EXPECT_FALSE(k.driver.read(k.cpu()));
+}
+
+// A rootless container's cgroup belongs to its user, and the unit's capabilities do not write it.
+TEST(CgroupDriver, WhatBelongsToAnotherUserIsSaidBeforeAnythingIsTried) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  FakeHost host = v2_host();
+  std::filesystem::permissions(host.path(), std::filesystem::perms(0755));
+  ASSERT_EQ(::chown((host.path() / kV2 / "cpu.max").c_str(), 1000, 1000), 0);
+  EXPECT_THAT(Knobs(host).found.at(0).blocked_by, IsEmpty()) << "root, with its capabilities";
+  EXPECT_TRUE(holds_unprivileged([&] {
+    const auto blocked = [&](std::size_t i) { return Knobs(host).found.at(i).blocked_by; };
+    return blocked(0) ==
+               "cannot be written: belongs to uid 1000 (mode 0644), and flashd has no CAP_DAC_OVERRIDE" &&
+           blocked(1).starts_with("cannot be written: belongs to uid 0");
+  }));
+}
+
+// Given away while it is in control: no further decision is written, and the original is.
+TEST(CgroupDriver, WhatWasGivenAwayMeanwhileCanBePutBack) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  FakeHost host = v2_host();
+  std::filesystem::permissions(host.path(), std::filesystem::perms(0755));
+  const std::string file = (host.path() / kV2 / "memory.high").string();
+  host.write(kV2 + "memory.high", "9000000\n");
+  ASSERT_EQ(::chown(file.c_str(), 65534, 65534), 0);
+  EXPECT_TRUE(holds_unprivileged([&] {
+    Knobs k(host);
+    if (!k.driver.write(k.memory(), 1e6) || ::chmod(file.c_str(), 0444) != 0) return false;
+    const auto again = k.driver.write(k.memory(), 2e6);
+    return !again && again.error().is(std::errc::permission_denied) &&
+           host.read(kV2 + "memory.high") == "1000000" && k.driver.restore(k.memory(), "9000000") &&
+           host.read(kV2 + "memory.high") == "9000000";
+  }));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST(Config, EmptyObjectMeansDefaults) {
   EXPECT_DOUBLE_EQ(r.config->loop.capacity.reserve_cores, 0.25);
   EXPECT_DOUBLE_EQ(r.config->loop.capacity.reserve_memory_bytes, 256.0 * 1024 * 1024);
   EXPECT_EQ(r.config->state_directory, "/var/lib/flashd");
-  EXPECT_EQ(r.config->statsd.socket, "/run/flashd/statsd.sock");
+  EXPECT_EQ(r.config->statsd.socket, "/run/flashd/statsd/statsd.sock");
   EXPECT_EQ(r.config->statsd.udp, "");
   EXPECT_EQ(r.config->restore.stop, OnExit::Restore);
   EXPECT_EQ(r.config->restore.upgrade, OnExit::Keep);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/actuators/temporary_folder.h"
+#include "tests/support/unprivileged.h"
 
 namespace flash {
 namespace {
@@ -94,6 +95,27 @@ TEST_F(SafePath, ADirectoryIsBelievedWhereNobodyElseCanChangeIt) {
   EXPECT_TRUE(check_directory(base() + "/a")) << "as below /tmp";
   EXPECT_TRUE(check_directory(base() + "/gone").error().is(std::errc::no_such_file_or_directory));
   EXPECT_TRUE(check_directory(base() + "/a/file").error().is(std::errc::not_a_directory));
+}
+
+TEST(WhyNotWritable, NamesOwnerAndMode) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  TemporaryFolder folder;
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+  const std::string open = folder.path() + "/open", closed = folder.path() + "/closed";
+  ASSERT_TRUE(fs::create_directory(closed));
+  for (const std::string& file : {open, closed + "/file"}) {
+    std::ofstream(file) << "x";
+    ASSERT_EQ(::chown(file.c_str(), 1000, 0), 0);
+    ASSERT_EQ(::chmod(file.c_str(), 0644), 0);
+  }
+  ASSERT_EQ(::chmod(closed.c_str(), 0700), 0);
+  EXPECT_EQ(why_not_writable(open), "") << "root, with its capabilities";
+  EXPECT_EQ(why_not_writable(folder.path() + "/none"), "");
+  EXPECT_TRUE(holds_unprivileged([&] {
+    return why_not_writable(open) == "belongs to uid 1000 (mode 0644), and flashd has no CAP_DAC_OVERRIDE" &&
+           why_not_writable(closed + "/file") ==
+               closed + " belongs to uid 0 (mode 0700), and flashd has no CAP_DAC_OVERRIDE";
+  }));
 }
 
 }  // namespace

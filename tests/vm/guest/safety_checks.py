@@ -1,5 +1,6 @@
 """Nothing is left behind, and nobody changes anything without leave."""
 
+import os
 import pathlib
 import random
 import subprocess
@@ -117,6 +118,62 @@ def boot_restorer():
     require(output("systemctl", "is-enabled", "flashd-restore") == "enabled", "not enabled")
     output("systemctl", "start", "flashd-restore")
     flashd.require_restored(originals, world.knobs())
+
+
+# Makes a cgroup below its own, as a rootless container engine does, and is busy in it.
+GIVEN = "/system.slice/given.service/leaf"
+GIVEN_SCRIPT = """#!/bin/sh
+set -e
+own=/sys/fs/cgroup/system.slice/given.service
+mkdir $own/leaf
+echo $$ > $own/leaf/cgroup.procs
+echo "+cpu +memory" > $own/cgroup.subtree_control
+while :; do :; done
+"""
+NOBODY = 65534
+
+
+def _cannot_be_written() -> bool:
+    return any(f"cannot be written: belongs to uid {NOBODY}" in reason
+               for _, reason in flashd.properties()["Degraded"])
+
+
+def _give(directory: pathlib.Path, uid: int) -> None:
+    for name in (flashd.CPU_MAX, flashd.MEMORY_HIGH):
+        os.chown(directory / name, uid, uid)
+
+
+@check("kill-9.restores-what-was-given-away", needs=("kill-9.restores",), seconds=150)
+def kill_restores_given_away():
+    """A cgroup of another user, in a unit with Delegate= and User=: what cannot be written is said when it is found;
+    what was given to him while flashd controlled it is put back by the unit's restorer, which has the capability."""
+    script = pathlib.Path("/run/given.sh")
+    script.write_text(GIVEN_SCRIPT)
+    script.chmod(0o755)
+    directory = flashd.CGROUPS / GIVEN[1:]
+    restarts(False)
+    try:
+        world.start_unit("given", f"/bin/sh {script}", "User=nobody\nDelegate=yes")
+        eventually("its cgroup", lambda: (directory / flashd.CPU_MAX).exists(), 20)
+        require((directory / flashd.CPU_MAX).stat().st_uid == NOBODY, "its files are not its user's")
+        originals = flashd.knob_files([GIVEN], [])
+        world.restart_in("control", rules={"given": world.limits_rule({"cgroup": GIVEN}, "given")})
+        eventually("flashd says that it cannot be written", _cannot_be_written, 30)
+        flashd.next_ticks(6)
+        flashd.require_restored(originals, flashd.knob_files([GIVEN], []))
+        # Root's: flashd takes it. Then his again, while flashd cannot see it.
+        _give(directory, 0)
+        eventually("a limit", lambda: flashd.cpu_limit(GIVEN) != float("inf"), 40)
+        output("systemctl", "kill", "--signal=STOP", "--kill-who=main", "flashd")
+        _give(directory, NOBODY)
+        require(flashd.cpu_limit(GIVEN) != float("inf"), "nothing was left behind: the check proves nothing")
+        output("systemctl", "kill", "--signal=KILL", "--kill-who=main", "flashd")
+        flashd.wait_inactive()
+        flashd.require_restored(originals, flashd.knob_files([GIVEN], []))
+    finally:
+        restarts(True)
+        world.stop()
+        run("systemctl", "stop", "given", ok=False)
 
 
 @check("restore.is-idempotent", needs=("stop.restores",))

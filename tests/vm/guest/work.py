@@ -16,7 +16,7 @@ import statistics
 import sys
 import time
 
-STATSD = "/run/flashd/statsd.sock"
+STATSD = "/run/flashd/statsd/statsd.sock"
 
 
 def compute(rounds: int) -> int:

@@ -14,7 +14,7 @@ LOADS = pathlib.Path("/run/loads")
 PYTHON = "/usr/bin/python3"
 WORK = f"{PYTHON} -B {HERE}/work.py"
 WEB_SERVER = ("/usr/bin/flash-workload serve --segment text-json --work 10 --memory-mib 20 "
-              "--app web --statsd /run/flashd/statsd.sock")
+              "--app web --statsd /run/flashd/statsd/statsd.sock")
 WEB_CLIENTS = "/usr/bin/flash-workload load --rate 10 --seconds 100000"
 
 # As the docker and containerd runtimes name them.
