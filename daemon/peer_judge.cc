@@ -47,10 +47,13 @@ bool may_be(const PeerFacts& facts, const PeerRole& role) {
   return facts.uid == 0 || facts.uid == facts.own_uid || (role.uid && facts.uid == *role.uid);
 }
 
-/// Of one hierarchy: why this is not the host's side. `main`: the cgroup by which systemd names
-/// the peer's unit; `in_its_unit`: which is the one that it should be in.
-std::string judge_place(const PeerFacts::Place& place, const PeerFacts& facts, std::string_view main,
-                        bool in_its_unit, const TargetAround& target_around) {
+/// Where the peer may be besides, as systemd says.
+enum class Home { Elsewhere, ItsUnit, Login };
+
+/// Of one hierarchy: why this is not the host's side. `main`: the cgroup by which systemd names the peer's
+/// unit.
+std::string judge_place(const PeerFacts::Place& place, std::string_view main, Home home, const PeerRole& role,
+                        const TargetAround& target_around) {
   const std::string& cgroup = place.cgroup;
   if (cgroup.starts_with("/..") || !cgroup.starts_with('/'))
     return "its cgroup " + plain(cgroup) + " cannot be seen from here";
@@ -62,7 +65,7 @@ std::string judge_place(const PeerFacts::Place& place, const PeerFacts& facts, s
     return container.empty();
   });
   if (!container.empty()) return "it is in a container (" + plain(container) + ")";
-  if (in_its_unit) return {};
+  if (home == Home::ItsUnit) return {};
   if (target_around)
     if (const std::string target = target_around(cgroup); !target.empty() && !within(place.own, target))
       return "it is in " + plain(target) + ", which flashd controls";
@@ -70,15 +73,10 @@ std::string judge_place(const PeerFacts::Place& place, const PeerFacts& facts, s
   if (!place.foreign.empty())
     return "it is in " + plain(place.foreign) + ", which belongs to uid " + std::to_string(place.foreign_uid);
   if (place.own != "/" && within(cgroup, place.own)) return {};
-  if (!facts.systemd_running) return "it is in " + plain(cgroup) + ", and flashd in " + plain(place.own);
   // On cgroup v1 systemd makes a unit's path only as deep as a controller needs it.
-  if (!place.systemds && within(main, cgroup)) return {};
-  const auto unit = system_unit_path(cgroup);
-  if (unit.empty()) return "its cgroup " + plain(cgroup) + " is no unit of systemd's";
-  if (name_of(unit).starts_with("user@"))
-    return "it is in " + plain(name_of(unit)) + ", which is another service manager's";
-  if (place.delegated) return "it is in " + plain(name_of(unit)) + ", which systemd has handed to others";
-  return {};
+  if (home == Home::Login && within(main, cgroup)) return {};
+  return "it is in " + plain(cgroup) + ", not beside flashd (" + plain(place.own) + "), in " + role.unit +
+         " or in a login session";
 }
 
 }  // namespace
@@ -92,19 +90,15 @@ std::string judge_peer(const PeerFacts& facts, const PeerRole& role, const Targe
   if (facts.places.empty()) return who + "it is in no cgroup";
 
   std::string_view main;
-  bool beside_flashd = true;
-  for (const auto& place : facts.places) {
-    if (place.systemds) main = place.cgroup;
-    beside_flashd = beside_flashd && within(place.own, place.cgroup);
-  }
-  const auto unit = facts.systemd_running ? system_unit_path(main) : std::string_view{};
-  const bool in_its_unit = !unit.empty() && name_of(unit) == role.unit;
   for (const auto& place : facts.places)
-    if (auto why = judge_place(place, facts, main, in_its_unit, target_around); !why.empty())
-      return who + why;
-  // Root's own processes of the host may be anywhere on it; nobody but the unit has business under its name.
-  if (facts.systemd_running && facts.uid != 0 && !in_its_unit && !beside_flashd && !login_session(unit))
-    return who + "it is in " + plain(name_of(unit)) + ", neither in " + role.unit + " nor in a login session";
+    if (place.systemds) main = place.cgroup;
+  const auto unit = facts.systemd_running ? system_unit_path(main) : std::string_view{};
+  const Home home = unit.empty()                 ? Home::Elsewhere
+                    : name_of(unit) == role.unit ? Home::ItsUnit
+                    : login_session(unit)        ? Home::Login
+                                                 : Home::Elsewhere;
+  for (const auto& place : facts.places)
+    if (auto why = judge_place(place, main, home, role, target_around); !why.empty()) return who + why;
   return {};
 }
 
@@ -146,8 +140,7 @@ Result<void> look_at_places(PeerFacts& facts, const Fd& pinned) {
   FLASH_TRY(const ProcessPlace self, process_place(::getpid(), Fd()));
   const HostRoot root;
   FLASH_TRY(const CgroupLayout layout, CgroupLayout::detect(root));
-  const CgroupIdentifier identifier(root, layout);
-  facts.systemd_running = identifier.systemd_running();
+  facts.systemd_running = exists(root.path("/run/systemd/system"));  // sd_booted(3)
   facts.pid_namespaces = peer.pid_namespaces;
   const std::vector<std::string> kSystemds = {"name=systemd"};
   const bool v1 = std::any_of(peer.cgroups.begin(), peer.cgroups.end(),
@@ -164,9 +157,6 @@ Result<void> look_at_places(PeerFacts& facts, const Fd& pinned) {
     if (const std::string mount = directory_of(layout, c.controllers);
         !mount.empty() && !c.path.starts_with("/.."))
       FLASH_CHECK(look_at_owners(mount, place));
-    // A name below the unit's own: whether it is there does not matter.
-    if (const auto unit = system_unit_path(c.path); place.systemds && !unit.empty())
-      place.delegated = identifier.owner_of(std::string(unit) + "/below").owner == CgroupOwner::Delegated;
     facts.places.push_back(std::move(place));
   }
   return {};

@@ -30,11 +30,10 @@ using TargetAround = std::function<std::string(std::string_view cgroup)>;
 /// What the kernel says of a peer, for judge_peer().
 struct PeerFacts {
   struct Place {
-    std::string cgroup;      // the peer's in one hierarchy
-    std::string own;         // flashd's in the same
-    bool systemds = false;   // the hierarchy in which systemd keeps its units
-    bool delegated = false;  // the unit of it is marked as another manager's (Delegate=)
-    std::string foreign;     // the outermost directory on the way that belongs to another user
+    std::string cgroup;     // the peer's in one hierarchy
+    std::string own;        // flashd's in the same
+    bool systemds = false;  // the hierarchy in which systemd keeps its units
+    std::string foreign;    // the outermost directory on the way that belongs to another user
     uid_t foreign_uid = 0;
   };
   uid_t uid = 0;

@@ -54,16 +54,17 @@ TEST(PeerJudge, OnAHostWithSystemd) {
       {kUser, "/user.slice/user-1000.slice/session-3.scope", ""},
       {kUser, "/system.slice/flashd.service", ""},
       {kUser, "/", ""},  // around flashd itself
-      {kUser, "/system.slice/cron.service", "neither in flash-learner.service nor in a login session"},
-      {kUser, "/system.slice/flash-sync.service", "neither in flash-learner.service"},
+      {kUser, "/system.slice/cron.service",
+       "not beside flashd (/system.slice/flashd.service), in "
+       "flash-learner.service or in a login session"},
+      {kUser, "/system.slice/flash-sync.service", "not beside flashd"},
       {kUser, docker, "in a container"},
       {kUser, docker + "/init.scope", "in a container"},
       {kUser, "/system.slice/web.service", "which flashd controls"},
-      {kUser, "/user.slice/user-1001.slice/user@1001.service/flash-learner.service",
-       "another service manager"},
+      {kUser, "/user.slice/user-1001.slice/user@1001.service/flash-learner.service", "not beside flashd"},
       {0, "/system.slice/flash-learner.service", ""},
       {0, "/user.slice/user-1000.slice/session-3.scope", ""},
-      {0, "/system.slice/run-r12.service", ""},
+      {0, "/system.slice/run-r12.service", "not beside flashd"},
       {0, "/system.slice/web.service", "which flashd controls"},
       {0, "/system.slice/web.service/worker", "which flashd controls"},
       {0, docker, "in a container"},
@@ -72,11 +73,11 @@ TEST(PeerJudge, OnAHostWithSystemd) {
       {0, "/lxc.payload.web", "in a container"},
       {0, pod, "in a container"},
       {0, "/system.slice/agent.service/docker/" + kId, "in a container"},
-      {0, "/user.slice/user-1001.slice/user@1001.service/app.slice/a.scope", "another service manager"},
-      {0, "/jail", "no unit"},
-      {0, "/user.slice", "no unit"},
+      {0, "/user.slice/user-1001.slice/user@1001.service/app.slice/a.scope", "not beside flashd"},
+      {0, "/jail", "not beside flashd"},
+      {0, "/user.slice", "not beside flashd"},
       {0, "/../elsewhere", "cannot be seen from here"},
-      {0, "/system.slice/a.service (deleted)", "no unit"},
+      {0, "/system.slice/a.service (deleted)", "not beside flashd"},
       {kTenant, "/system.slice/flash-learner.service", "uid 1001 is not _flashd"},
       {65534, "/", "uid 65534 is not _flashd"},
   };
@@ -110,13 +111,10 @@ TEST(PeerJudge, WhatCannotBeReadIsRefusedByName) {
   EXPECT_THAT(judged(facts), HasSubstr("in no cgroup"));
 }
 
-TEST(PeerJudge, WhatWasHandedToOthersIsNotTheHosts) {
-  PeerFacts facts = in(0, "/system.slice/build.service");
+TEST(PeerJudge, WhatAnotherUserOwnsIsNotTheHosts) {
+  PeerFacts facts = in(0, "/user.slice/user-1000.slice/session-3.scope/jobs");
   EXPECT_THAT(judged(facts), IsEmpty());
-  facts.places[0].delegated = true;
-  EXPECT_THAT(judged(facts), HasSubstr("handed to others"));
-  facts.places[0].delegated = false;
-  facts.places[0].foreign = "/system.slice/build.service/jobs";
+  facts.places[0].foreign = facts.places[0].cgroup;
   facts.places[0].foreign_uid = kTenant;
   EXPECT_THAT(judged(facts), HasSubstr("which belongs to uid 1001"));
 }
@@ -130,7 +128,7 @@ TEST(PeerJudge, EachHierarchyCounts) {
   facts.places.push_back({.cgroup = "/docker/" + kId, .own = "/system.slice"});
   EXPECT_THAT(judged(facts), HasSubstr("in a container"));
   facts.places.back().cgroup = "/tenant";
-  EXPECT_THAT(judged(facts), HasSubstr("no unit"));
+  EXPECT_THAT(judged(facts), HasSubstr("not beside flashd"));
 }
 
 TEST(PeerJudge, WithoutSystemdBesideFlashd) {
@@ -144,12 +142,12 @@ TEST(PeerJudge, WithoutSystemdBesideFlashd) {
       {"/flash", "/flash", ""},
       {"/flash", "/flash/learner", ""},
       {"/flash", "/", ""},
-      {"/flash", "/flashy", "flashd in /flash"},
-      {"/", "/tenant", "flashd in /"},
+      {"/flash", "/flashy", "beside flashd (/flash)"},
+      {"/", "/tenant", "beside flashd (/)"},
       {"/", container, "in a container"},
       {"/", "/system.slice/web.service/x", "which flashd controls"},
-      {"/", "/system.slice/flash-learner.service", "flashd in /"},  // nobody vouches for the name
-      {container, container, ""},                                   // both are in it
+      {"/", "/system.slice/flash-learner.service", "beside flashd (/)"},  // nobody vouches for the name
+      {container, container, ""},                                         // both are in it
       {container, container + "/docker/" + std::string(64, 'b'), "in a container"},
   };
   for (const Row& row : rows)
