@@ -55,7 +55,8 @@ class HostilePeers : public testing::Test {
   }
   void start(const std::vector<std::string>& through = {}) {
     flashd_ =
-        std::make_unique<Flashd>(std::vector<std::string>{"--lock", folder_.path() + "/lock", "--config", config_, "--bus", bus_->address()},
+        std::make_unique<Flashd>(std::vector<std::string>{"--lock", folder_.path() + "/lock", "--config",
+                                                          config_, "--bus", bus_->address()},
                                  folder_.path() + "/log", through);
     client_ = bus_->connect();
     ASSERT_TRUE(await([&] { return ticks() > 2; })) << flashd_->log();
@@ -263,8 +264,8 @@ class OtherUsers : public HostilePeers {
   }
   /// The restorer through another program; its exit status.
   int restore(const std::vector<std::string>& through) {
-    Flashd restorer({"--restore", "--lock", folder_.path() + "/lock", "--config", config_, "--bus", "none"}, folder_.path() + "/restore",
-                    through);
+    Flashd restorer({"--restore", "--lock", folder_.path() + "/lock", "--config", config_, "--bus", "none"},
+                    folder_.path() + "/restore", through);
     const int status = restorer.wait();
     restored_ = restorer.log();
     return status;
