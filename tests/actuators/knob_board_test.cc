@@ -840,6 +840,23 @@ TEST_F(Board, AKnobThatWasBlockedForWantOfABusIsFreeWhenItComes) {
   EXPECT_EQ(set(6, "/a", 2).status, WriteStatus::Written);
 }
 
+TEST_F(Board, WhatWasGivenToAnotherUserIsPutBackAndNotTriedAgain) {
+  adopt("/a");
+  board().observe(at(0));
+  ASSERT_EQ(set(0, "/a", 2).status, WriteStatus::Written);
+  board().observe(at(1));
+  driver.fails[ScriptedDriver::key(kCpu, "/a")] = EACCES;
+  driver.blocked_by = "cannot be written: belongs to uid 1000";
+  EXPECT_EQ(set(1, "/a", 3).status, WriteStatus::Failed);
+  board().observe(at(2));
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+  EXPECT_EQ(view("/a").blocked_by, "cannot be written: belongs to uid 1000");
+  const std::size_t tried = driver.log.size();
+  EXPECT_EQ(set(2, "/a", 3).status, WriteStatus::Refused);
+  EXPECT_EQ(driver.log.size(), tried);
+  EXPECT_TRUE(board().restore_all().items.empty()) << "nothing of ours is in force";
+}
+
 TEST_F(Board, AWriteThatIsAlwaysRefusedDoesNotStopTheTargetsOtherKnobs) {
   adopt("/a");
   board().observe(at(0));
