@@ -111,7 +111,7 @@ constexpr Parser kParsers[] = {
        for (const std::string_view word : split_words(t)) FUZZ_REQUIRE(!word.empty());
      }},
     {'P', perf},
-    {'g', process_cgroups},
+    {'G', process_cgroups},
     {'N',
      [](std::string_view t) {
        const auto namespaces = parse_pid_namespaces(t);
