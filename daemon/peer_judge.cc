@@ -137,11 +137,12 @@ Result<void> look_at_owners(const std::string& mount, PeerFacts::Place& place) {
 
 Result<void> look_at_places(PeerFacts& facts, const Fd& pinned) {
   FLASH_TRY(const ProcessPlace peer, process_place(facts.pid, pinned));
+  facts.pid_namespaces = peer.pid_namespaces;
+  if (facts.pid_namespaces != 1) return {};  // nothing else counts
   FLASH_TRY(const ProcessPlace self, process_place(::getpid(), Fd()));
   const HostRoot root;
   FLASH_TRY(const CgroupLayout layout, CgroupLayout::detect(root));
   facts.systemd_running = exists(root.path("/run/systemd/system"));  // sd_booted(3)
-  facts.pid_namespaces = peer.pid_namespaces;
   const std::vector<std::string> kSystemds = {"name=systemd"};
   const bool v1 = std::any_of(peer.cgroups.begin(), peer.cgroups.end(),
                               [&](const ProcessCgroup& c) { return c.controllers == kSystemds; });
@@ -154,8 +155,10 @@ Result<void> look_at_places(PeerFacts& facts, const Fd& pinned) {
       return Error(std::errc::no_such_file_or_directory, "flashd is not in each of its hierarchies");
     place.own = own->path;
     place.systemds = v1 ? c.controllers == kSystemds : c.controllers.empty();
-    if (const std::string mount = directory_of(layout, c.controllers);
-        !mount.empty() && !c.path.starts_with("/.."))
+    // Of flashd's own and what is around it the owner does not count (and in a container there may be no such
+    // path).
+    const std::string mount = directory_of(layout, c.controllers);
+    if (!mount.empty() && !c.path.starts_with("/..") && !within(place.own, c.path))
       FLASH_CHECK(look_at_owners(mount, place));
     facts.places.push_back(std::move(place));
   }
