@@ -378,7 +378,8 @@ void StatsdCollector::track(const Target& target) {
 void StatsdCollector::untrack(TargetId id) {
   const auto target = targets_.find(id);
   if (target == targets_.end()) return;
-  const auto& [name, unit] = target->second;
+  const std::string& name = target->second.application;
+  const TimeUnit unit = target->second.unit;
   if (const auto app = applications_.find(name); app != applications_.end()) {
     app->second.named.remove(unit);
     if (app->second.named.targets == 0) {

@@ -113,8 +113,8 @@ class StatsdSenders {
     using is_transparent = void;
     std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
-  std::unordered_map<std::string, std::uint64_t, NameHash, std::equal_to<>> paid_ns_;  // by account
-  std::uint64_t strangers_paid_ns_ = 0;
+  std::unordered_map<std::string, __u64, NameHash, std::equal_to<>> paid_ns_;  // by account
+  __u64 strangers_paid_ns_ = 0;
 };
 
 }  // namespace flash
