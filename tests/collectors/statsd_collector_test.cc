@@ -605,6 +605,8 @@ class StatsdFromSomebody : public StatsdSocket {
     Target described = target;
     if (!described.cgroup.empty()) described.cgroup = own_;
     statsd_->track(described);
+    // Whose number lives for less than a clock tick is not known from one that was given again.
+    ::usleep(30000);
   }
   std::string own_;
 };
