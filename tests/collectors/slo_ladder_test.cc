@@ -225,8 +225,10 @@ TEST_P(SloLadderUnits, ALatencyAThousandTimesOffCountsForNothingAndTheKeyIsNamed
   statsd_->latency(u.said_ms, u.said_ms);
   kernel_->latency(u.seen_ms, u.seen_ms);
   tick(5);
-  EXPECT_EQ(table_[kWeb][Signal::LatencyP99].value, u.doubted ? u.seen_ms : u.said_ms);
-  EXPECT_EQ(source(Signal::LatencyP99).source, u.doubted ? "kernel" : "statsd");
+  // Who says less than the kernel sees loses in any case.
+  const bool kernel_wins = u.doubted || (u.seen_ms > 2 * u.said_ms && u.seen_ms - u.said_ms > 2);
+  EXPECT_EQ(table_[kWeb][Signal::LatencyP99].value, kernel_wins ? u.seen_ms : u.said_ms);
+  EXPECT_EQ(source(Signal::LatencyP99).source, kernel_wins ? "kernel" : "statsd");
   const auto degraded = ladder_->degraded();
   const bool named = !degraded.empty() && degraded[0].reason.find("slo.statsd.unit") != std::string::npos;
   EXPECT_EQ(named, u.doubted);
