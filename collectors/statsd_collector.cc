@@ -250,19 +250,24 @@ void StatsdCollector::follow_door() {
   if (!door_ || door_generation_ == senders_->generation()) return;
   door_generation_ = senders_->generation();
   door_->set(senders_->budgets());
-  // Who is still named is admitted again with what it sends.
-  for (const auto& [cgroup, id] : named_at_door_)
-    if (!targets_.contains({TargetKind::Cgroup, id})) door_->dismiss(id);
-  named_at_door_.clear();
+  std::erase_if(named_at_door_, [&](const auto& known) {
+    if (senders_->names(known.first)) return false;
+    dismiss(known.second);
+    return true;
+  });
+  for (const std::string& cgroup : senders_->spelled_out()) admit(cgroup);
 }
 
-/// Who was named, by a pattern perhaps, is known to the door from its first datagram on.
-void StatsdCollector::admit(const StatsdSenders::Sender& sender) {
-  if (!door_ || sender.target || named_at_door_.contains(sender.cgroup)) return;
-  if (named_at_door_.size() >= kMostNamed) return;
-  const auto id = inode_of(senders_->directory_of(sender));
+void StatsdCollector::dismiss(std::uint64_t id) {
+  if (!targets_.contains({TargetKind::Cgroup, id})) door_->dismiss(id);
+}
+
+/// Who is named by a pattern is known to the door from its first datagram on.
+void StatsdCollector::admit(const std::string& cgroup) {
+  if (!door_ || named_at_door_.contains(cgroup) || named_at_door_.size() >= kMostNamed) return;
+  const auto id = inode_of(senders_->directory_of(cgroup));
   if (!id) return;
-  named_at_door_[sender.cgroup] = *id;
+  named_at_door_[cgroup] = *id;
   static_cast<void>(door_->admit(*id));  // a full door: it has a stranger's budget
 }
 
@@ -527,7 +532,7 @@ void StatsdCollector::take(const Origin& origin, std::string_view text, bool udp
     note_cut(sender.account.empty() ? "senders that are not known" : sender.account);
     return;
   }
-  if (sender.named) admit(sender);
+  if (sender.named && !sender.target) admit(sender.cgroup);
   speaker_ = &sender;
   speaker_over_udp_ = udp;
   ingest(text);
@@ -555,6 +560,14 @@ void StatsdCollector::note_cut(std::string_view who) {
 /// What the door dropped since the last tick, and of whom.
 void StatsdCollector::look_at_door() {
   if (!door_) return;
+  // A cgroup that was made anew has another number.
+  std::erase_if(named_at_door_, [&](const auto& known) {
+    const auto id = inode_of(senders_->directory_of(known.first));
+    if (id && *id == known.second) return false;
+    dismiss(known.second);
+    return true;
+  });
+  for (const std::string& cgroup : senders_->spelled_out()) admit(cgroup);
   const flash_door_counts counts = door_->counts();
   counters_.strangers_at_door = counts.dropped_strangers;
   if (counts.dropped_members == counters_.over_budget_at_door) return;

@@ -209,7 +209,8 @@ class StatsdCollector final : public Collector {
   StatsdCollector(StatsdOptions options, std::optional<StatsdSenders> senders);
   void open_door();
   void follow_door();
-  void admit(const StatsdSenders::Sender& sender);
+  void admit(const std::string& cgroup);
+  void dismiss(std::uint64_t id);
   void look_at_door();
   struct Origin {
     pid_t pid = 0;

@@ -162,9 +162,24 @@ void StatsdSenders::end_tick() {
   for (auto& [pid, known] : known_) known.spoke = false;
 }
 
-std::string StatsdSenders::directory_of(const Sender& sender) const {
-  if (!layout_ || sender.cgroup.empty()) return {};
-  return layout_->directory(layout_->reference(), sender.cgroup);
+bool StatsdSenders::names(const std::string& cgroup) const {
+  return std::any_of(voices_.begin(), voices_.end(), [&](const auto& v) {
+    return std::any_of(v.second.senders.begin(), v.second.senders.end(),
+                       [&](const std::string& glob) { return is_named(cgroup, glob); });
+  });
+}
+
+std::vector<std::string> StatsdSenders::spelled_out() const {
+  std::vector<std::string> all;
+  for (const auto& [id, voice] : voices_)
+    for (const std::string& glob : voice.senders)
+      if (literal_beginning(glob).size() == glob.size()) all.push_back(glob);
+  return all;
+}
+
+std::string StatsdSenders::directory_of(const std::string& cgroup) const {
+  if (!layout_ || cgroup.empty()) return {};
+  return layout_->directory(layout_->reference(), cgroup);
 }
 
 }  // namespace flash

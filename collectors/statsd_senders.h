@@ -77,8 +77,12 @@ class StatsdSenders {
 
   /// Forgets processes that sent nothing since the last call.
   void end_tick();
-  /// Directory of the sender's cgroup in the hierarchy that stands for it; empty: not known.
-  std::string directory_of(const Sender& sender) const;
+  /// Does a rule name this cgroup, or one above it?
+  bool names(const std::string& cgroup) const;
+  /// What rules name without wildcards.
+  std::vector<std::string> spelled_out() const;
+  /// Directory of a cgroup in the hierarchy that stands for it; empty: there is none.
+  std::string directory_of(const std::string& cgroup) const;
 
  private:
   struct Voice {

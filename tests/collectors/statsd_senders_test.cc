@@ -86,6 +86,9 @@ TEST_F(Senders, ThatARuleNamesSpeakForItsApplicationAlsoFromBelow) {
   EXPECT_THAT(of(8).applications, IsEmpty());
   EXPECT_THAT(of(9).applications, ElementsAre("web"));
   EXPECT_THAT(senders_->nobody().applications, IsEmpty());
+  EXPECT_TRUE(senders_->names("/side/car-1"));
+  EXPECT_FALSE(senders_->names("/web"));
+  EXPECT_THAT(senders_->spelled_out(), ElementsAre("/system.slice/proxy.service"));
 }
 
 TEST_F(Senders, AreAnybodyWhereTheRuleSaysSo) {
