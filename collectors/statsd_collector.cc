@@ -26,6 +26,8 @@ constexpr int kReceiveBufferBytes = 4 << 20;
 // The kernel accounts a small datagram with about this much (skb and its overhead); used only so that a flood
 // of tiny lines costs budget too.
 constexpr std::size_t kMinDatagramCost = 64;
+/// Waking up costs, too.
+constexpr Duration kShortestRest = std::chrono::milliseconds(10);
 /// So many ticks it is said that strangers were heard, or lines dropped.
 constexpr int kTold = 60;
 /// Cgroups at the door beside targets' own.
@@ -413,7 +415,11 @@ void StatsdCollector::admit_refused() {
 std::size_t StatsdCollector::drain(std::optional<Duration> woke) {
   if (options_.clocks) now_ = options_.clocks();
   left_ = rest() > Duration{};
-  if (left_) return 0;
+  if (left_) {
+    rested_ = true;
+    rested_ago_ = 0;
+    return 0;
+  }
   if (senders_) follow_door();
   if (options_.cpu) metered_ = woke ? *woke : options_.cpu();
   metering_.reset();
@@ -428,7 +434,8 @@ std::size_t StatsdCollector::drain(std::optional<Duration> woke) {
 
 Duration StatsdCollector::rest() const {
   const auto ahead = std::chrono::duration_cast<Duration>(kMostReadingAtOnce / kMostReading);
-  return std::max(read_until_ - now_.boot - ahead, Duration{});
+  const Duration over = read_until_ - now_.boot - ahead;
+  return over > Duration{} ? std::max(over, kShortestRest) : Duration{};
 }
 
 /// The CPU time since the last call goes to what was read.
@@ -675,6 +682,7 @@ void StatsdCollector::collect(Now now, ObservationTable& table) {
   if (senders_) senders_->end_tick();
   if (++strangers_ago_ > kTold) stranger_.clear();
   if (++cut_ago_ > kTold) cut_.clear();
+  rested_ = rested_ && ++rested_ago_ <= kTold;
   const auto enough = static_cast<std::uint64_t>(std::clamp(options_.few_requests, 0, 64));
   const auto look_back = static_cast<std::uint64_t>(std::max(options_.look_back, 0));
   const Duration tick = collected_ ? now.mono - last_collect_ : Duration{};
@@ -717,6 +725,10 @@ std::vector<Degraded> StatsdCollector::degraded() const {
                                  std::to_string(kMemberBudget.per_s >> 20) +
                                  " MiB per second, each datagram counting " + std::to_string(FLASH_DATAGRAM_COST) +
                                  " bytes more than it has"});
+  if (rested_)
+    all.push_back({"statsd", "reading what is sent would take more than a tenth of one core, so some of it waits or is lost" +
+                                 (no_door_.empty() ? std::string()
+                                                   : ": the kernel does not hold floods off (" + no_door_ + ")")});
   if (dropped_in_tick_ > 0)
     all.push_back({"statsd", std::to_string(dropped_in_tick_) +
                                  " UDP datagrams were dropped in the last tick: rates read low"});

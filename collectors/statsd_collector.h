@@ -249,6 +249,8 @@ class StatsdCollector final : public Collector {
   int strangers_ago_ = 0;  // ticks
   std::string cut_;        // the last one whose lines were dropped for its budget
   int cut_ago_ = 0;        // ticks
+  int rested_ago_ = 0;     // ticks, if rested_
+  bool rested_ = false;
   std::vector<int> fds_;
   dev_t socket_device_ = 0;
   ino_t socket_inode_ = 0;

@@ -74,13 +74,16 @@ class Attacker {
   pid_t pid_;
 };
 
-/// flashd with arguments of a test's own; its log goes to a file. Ended by SIGKILL unless stop() was called.
+/// flashd with arguments of a test's own; its log goes to a file. `through`: a program that runs it. Ended by SIGKILL unless stop() was called.
 class Flashd {
  public:
-  Flashd(const std::vector<std::string>& arguments, std::string log) : log_(std::move(log)) {
+  Flashd(const std::vector<std::string>& arguments, std::string log,
+         const std::vector<std::string>& through = {})
+      : log_(std::move(log)) {
     // As in flashd.service.
-    std::vector<std::string> words = {"/usr/bin/nice", "-n", "-5",
-                                      std::string(FLASH_BINARY_DIR) + "/bin/flashd"};
+    std::vector<std::string> words = {"/usr/bin/nice", "-n", "-5"};
+    words.insert(words.end(), through.begin(), through.end());
+    words.push_back(std::string(FLASH_BINARY_DIR) + "/bin/flashd");
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
