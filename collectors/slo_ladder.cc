@@ -136,8 +136,8 @@ const SloLadder::Feed* SloLadder::kernel() const {
   return kernel;
 }
 
-/// The kernel knows better, and says so now. What an application says beyond what the kernel sees takes nothing
-/// from anybody else by being believed, and may be true: the kernel does not see all of HTTP/2.
+/// The kernel knows better, and says so now. What an application says beyond what the kernel sees takes
+/// nothing from anybody else by being believed, and may be true: the kernel does not see all of HTTP/2.
 bool SloLadder::contradicted(TargetId id, const State& state, const Feed& feed) const {
   const Feed* knows = kernel();
   if (state.wanted != SloSource::Auto || !knows || &feed == knows) return false;
@@ -257,11 +257,10 @@ std::vector<SignalSource> SloLadder::sources() const {
     if (state.chosen && state.wanted == SloSource::Auto)
       for (const auto& better : feeds_) {
         if (better.get() == state.chosen) break;
-        reason +=
-            (reason.empty() ? "" : "; ") + std::string(to_string(better->is.source)) + ": " +
-            (state.doubts[place(better.get())].wrong_unit ? "its unit is in doubt"
-             : contradicted(id, state, *better)             ? "the kernel contradicts it"
-                                                            : better->is.why_not(id));
+        reason += (reason.empty() ? "" : "; ") + std::string(to_string(better->is.source)) + ": " +
+                  (state.doubts[place(better.get())].wrong_unit ? "its unit is in doubt"
+                   : contradicted(id, state, *better)           ? "the kernel contradicts it"
+                                                                : better->is.why_not(id));
       }
     std::string of_latency = reason;
     const bool kernel = state.chosen && state.chosen->is.source == SloSource::Kernel;

@@ -1,10 +1,10 @@
 // Purpose: one source per target for request latency, rate and errors, which several can say: the application
 // over StatsD, the kernel's request probe. The rule's slo.source chooses; where two speak of the same target,
 // they are compared, and who contradicts the kernel is named. A further source is one more SloFeed.
-// No source's word that no request came is believed while another sees some. Under "auto" nobody wins over the
-// kernel by contradicting it: an application that says less latency than the kernel sees, or no request where
-// the kernel counts some, is not the one that is chosen.
-// Ownership: owns the collectors of its feeds. Thread rule: the control loop's thread.
+// No source's word that no request came is believed while another sees some. Under "auto" nobody wins over
+// the kernel by contradicting it: an application that says less latency than the kernel sees, or no request
+// where the kernel counts some, is not the one that is chosen. Ownership: owns the collectors of its feeds.
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <cstddef>
@@ -38,9 +38,9 @@ class SloLadder final : public Collector {
   void track(const Target& target) override;
   void untrack(TargetId id) override;
   /// Latency and rate come from one feed: the first of the rule's that has latency of now, else the first
-  /// whose latency is Stale, else one that saw requests, else one that has a rate at all. Under "auto" one that
-  /// the kernel contradicts is passed over while the kernel has latency of now. Errors come from
-  /// the first that counts them. A rate of 0 is Degraded while another feed has requests or latency.
+  /// whose latency is Stale, else one that saw requests, else one that has a rate at all. Under "auto" one
+  /// that the kernel contradicts is passed over while the kernel has latency of now. Errors come from the
+  /// first that counts them. A rate of 0 is Degraded while another feed has requests or latency.
   void collect(Now now, ObservationTable& table) override;
   /// The feeds' own, and one per target whose latencies differ (part "slo"). Such a latency is Degraded
   /// unless it is the kernel's: nothing is learned from it. One that differs by about a power of a thousand

@@ -27,7 +27,7 @@ constexpr int kReceiveBufferBytes = 4 << 20;
 // of tiny lines costs budget too.
 constexpr std::size_t kMinDatagramCost = 64;
 /// Waking up costs, too.
-constexpr Duration kShortestRest = std::chrono::milliseconds(10);
+constexpr Duration kShortestRest = std::chrono::milliseconds(20);
 /// So many ticks it is said that strangers were heard, or lines dropped.
 constexpr int kTold = 60;
 /// Cgroups at the door beside targets' own.
@@ -358,10 +358,9 @@ Result<void> StatsdCollector::open_udp() {
 
 void StatsdCollector::track(const Target& target) {
   // A target that is only described anew keeps what its application has sent.
-  if (const auto known = targets_.find(target.id); known != targets_.end() &&
-                                                   known->second.application == target.application &&
-                                                   known->second.unit == target.statsd_unit &&
-                                                   known->second.senders == target.statsd_senders)
+  if (const auto known = targets_.find(target.id);
+      known != targets_.end() && known->second.application == target.application &&
+      known->second.unit == target.statsd_unit && known->second.senders == target.statsd_senders)
     return;
   untrack(target.id);
   if (target.application.empty()) return;
@@ -501,7 +500,8 @@ StatsdCollector::Origin StatsdCollector::origin_of(const msghdr& message) {
     } else if (c->cmsg_type == SCM_TIMESTAMPNS && bytes >= sizeof(timespec)) {
       timespec at{};
       std::memcpy(&at, CMSG_DATA(c), sizeof at);
-      origin.sent = std::chrono::seconds(at.tv_sec) + std::chrono::nanoseconds(at.tv_nsec) - (now_.wall - now_.boot);
+      origin.sent =
+          std::chrono::seconds(at.tv_sec) + std::chrono::nanoseconds(at.tv_nsec) - (now_.wall - now_.boot);
     } else if (c->cmsg_type == SCM_RIGHTS) {
       // Descriptors that nobody asked for would stay open here.
       for (std::size_t i = 0; i + 1 <= bytes / sizeof(int); ++i) {
@@ -547,7 +547,8 @@ void StatsdCollector::take(const Origin& origin, std::string_view text, bool udp
 }
 
 /// The first one is told of, until no stranger was heard for a while: whoever sends does not write our log.
-void StatsdCollector::note_stranger(const StatsdSenders::Sender& sender, bool udp, std::string_view application) {
+void StatsdCollector::note_stranger(const StatsdSenders::Sender& sender, bool udp,
+                                    std::string_view application) {
   strangers_ago_ = 0;
   if (!stranger_.empty()) return;
   stranger_ = udp                     ? "what comes over UDP, which does not say who sent it,"
@@ -721,14 +722,17 @@ std::vector<Degraded> StatsdCollector::degraded() const {
   }
   if (!stranger_.empty()) all.push_back({"statsd", stranger_});
   if (!cut_.empty())
-    all.push_back({"statsd", "lines of " + cut_ + " were dropped, and its rates read low: its processes sent more than " +
+    all.push_back({"statsd", "lines of " + cut_ +
+                                 " were dropped, and its rates read low: its processes sent more than " +
                                  std::to_string(kMemberBudget.per_s >> 20) +
-                                 " MiB per second, each datagram counting " + std::to_string(FLASH_DATAGRAM_COST) +
-                                 " bytes more than it has"});
+                                 " MiB per second, each datagram counting " +
+                                 std::to_string(FLASH_DATAGRAM_COST) + " bytes more than it has"});
   if (rested_)
-    all.push_back({"statsd", "reading what is sent would take more than a tenth of one core, so some of it waits or is lost" +
-                                 (no_door_.empty() ? std::string()
-                                                   : ": the kernel does not hold floods off (" + no_door_ + ")")});
+    all.push_back(
+        {"statsd",
+         "reading what is sent would take more than a tenth of one core, so some of it waits or is lost" +
+             (no_door_.empty() ? std::string()
+                               : ": the kernel does not hold floods off (" + no_door_ + ")")});
   if (dropped_in_tick_ > 0)
     all.push_back({"statsd", std::to_string(dropped_in_tick_) +
                                  " UDP datagrams were dropped in the last tick: rates read low"});

@@ -13,8 +13,9 @@
 //   requests     counters whose name matches `request_metrics`. An application that never sent such a counter
 //                gets its rate from its latency samples, each weighing 1 / sample rate.
 //
-// Who may speak for an application: StatsdSenders. Without it (a captured host's tree) everybody may. What others
-// say is not read, or not believed, and each sender has a budget; degraded() says whose lines were lost by it.
+// Who may speak for an application: StatsdSenders. Without it (a captured host's tree) everybody may. What
+// others say is not read, or not believed, and each sender has a budget; degraded() says whose lines were
+// lost by it.
 //
 // Clients add up counters, and some of them timers, and send them once per flush interval, 2 to 60 s: no line
 // is not "no request" (report_clock.h). What came is of the time since such lines came before and holds for
@@ -131,8 +132,8 @@ class StatsdCollector final : public Collector {
   static constexpr double kMostReading = 0.1;
   static constexpr Duration kMostReadingAtOnce = std::chrono::milliseconds(30);
 
-  /// Takes what waits, within the budget. Never blocks, never fails. Returns the datagrams taken. `woke`: this
-  /// thread's CPU time when it was woken for this; what it took since then counts as reading, too.
+  /// Takes what waits, within the budget. Never blocks, never fails. Returns the datagrams taken. `woke`:
+  /// this thread's CPU time when it was woken for this; what it took since then counts as reading, too.
   std::size_t drain(std::optional<Duration> woke = std::nullopt);
   /// So long nothing should be read: reading took its share. What comes meanwhile waits in the kernel.
   Duration rest() const;
@@ -143,7 +144,8 @@ class StatsdCollector final : public Collector {
 
   const StatsdCounters& counters() const { return counters_; }
   const StatsdReadingCost& cost() const { return cost_; }
-  /// Why floods are held off behind the socket and not at its door; empty: they are at the door, or nobody is.
+  /// Why floods are held off behind the socket and not at its door; empty: they are at the door, or nobody
+  /// is.
   const std::string& no_door() const { return no_door_; }
 
  private:
@@ -236,11 +238,12 @@ class StatsdCollector final : public Collector {
   std::unique_ptr<StatsdDoor> door_;
   std::string no_door_;
   std::uint64_t door_generation_ = 0;
-  std::unordered_map<std::string, std::uint64_t> named_at_door_;  // cgroups that a rule names, since they sent
+  std::unordered_map<std::string, std::uint64_t>
+      named_at_door_;  // cgroups that a rule names, since they sent
   std::unordered_map<std::uint64_t, std::uint64_t> cut_at_door_;  // by target: datagrams dropped so far
   const StatsdSenders::Sender* speaker_ = nullptr;  // of the datagram at hand; null: believed in all
   bool speaker_over_udp_ = false;
-  StatsdClocks now_;                                // of the drain at hand
+  StatsdClocks now_;  // of the drain at hand
   Duration metered_{};
   std::optional<bool> metering_;  // whose datagrams the CPU time since metered_ is for
   StatsdReadingCost cost_;

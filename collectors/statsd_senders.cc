@@ -74,7 +74,8 @@ void StatsdSenders::give_voice(Sender& sender) const {
   sender.account = sender.cgroup;
   std::size_t innermost = 0;
   for (const auto& [id, voice] : voices_) {
-    const bool here = !sender.cgroup.empty() && !voice.cgroup.empty() && lives_in(sender.cgroup, voice.cgroup);
+    const bool here =
+        !sender.cgroup.empty() && !voice.cgroup.empty() && lives_in(sender.cgroup, voice.cgroup);
     const bool named = !sender.cgroup.empty() &&
                        std::any_of(voice.senders.begin(), voice.senders.end(),
                                    [&](const std::string& glob) { return is_named(sender.cgroup, glob); });

@@ -1,12 +1,12 @@
 // Purpose: who sends StatsD lines, and for which applications that process may speak: those of rules whose
-// target it lives in, and those whose rule names its cgroup (slo.statsd.senders). Also a budget per sender, so
-// that what one sends takes nothing from others: the same that the door keeps in the kernel
+// target it lives in, and those whose rule names its cgroup (slo.statsd.senders). Also a budget per sender,
+// so that what one sends takes nothing from others: the same that the door keeps in the kernel
 // (bpf/statsd_door.h), for machines where that cannot be loaded.
 //
 // How a sender is known: the kernel says the sender's process number and when it sent. A process that has
-// that number now, and had started before then, is the sender: numbers are given again only when their process
-// is gone. What is known of a process is kept while it lives, and its cgroup is read anew for what it sent
-// since the last time. Who ended before its datagram was read is nobody.
+// that number now, and had started before then, is the sender: numbers are given again only when their
+// process is gone. What is known of a process is kept while it lives, and its cgroup is read anew for what it
+// sent since the last time. Who ended before its datagram was read is nobody.
 //
 // Ownership: keeps copies, and two descriptors per sender of late, of which there are at most kMostSenders.
 // Thread rule: one thread. No clock: the caller says when.
@@ -32,8 +32,9 @@
 
 namespace flash {
 
-/// Budgets in bytes, a datagram costing FLASH_DATAGRAM_COST beside its own. The largest datagram fits in each.
-/// A target's processes: what is left at 6,000 small datagrams per second, or 40,000 lines in large ones.
+/// Budgets in bytes, a datagram costing FLASH_DATAGRAM_COST beside its own. The largest datagram fits in
+/// each. A target's processes: what is left at 6,000 small datagrams per second, or 40,000 lines in large
+/// ones.
 inline constexpr flash_budget kMemberBudget = {2 << 20, 4 << 20};
 /// Who may speak for nobody is heard a little, so that it can be said who that is.
 inline constexpr flash_budget kStrangerBudget = {8 << 10, 128 << 10};

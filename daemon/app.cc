@@ -100,15 +100,18 @@ class App {
   static int metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
   static int before_metrics(sd_event_source*, void* app) noexcept;
   static int metrics_again(sd_event_source*, std::uint64_t, void* app) noexcept;
+  void read_metrics();
   void listen(bool on);
 
   CommandLine line_;
   DaemonConfig config_;
   sd_event* event_ = nullptr;
   sd_event_source* timer_ = nullptr;
-  std::vector<sd_event_source*> metrics_;      // sockets of applications' metrics
+  std::vector<sd_event_source*> metrics_;     // sockets of applications' metrics
   sd_event_source* metrics_timer_ = nullptr;  // when they are listened to again
-  Duration woke_{};                           // this thread's CPU time before the event loop waited
+  bool listening_ = true;
+  Duration woke_{};        // this thread's CPU time before the event loop waited
+  bool has_read_ = false;  // metrics, since then
   sd_bus* bus_ = nullptr;
   Duration bus_retry_at_{};
   std::string bus_trouble_;
@@ -523,32 +526,47 @@ int App::cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept 
   return 0;
 }
 
-int App::before_metrics(sd_event_source*, void* app) noexcept {
-  static_cast<App*>(app)->woke_ = clock_now(CLOCK_THREAD_CPUTIME_ID);
+int App::before_metrics(sd_event_source*, void* data) noexcept {
+  App* app = static_cast<App*>(data);
+  // What the loop itself does after a reading belongs to the next one, if nothing comes between.
+  if (!app->has_read_) app->woke_ = clock_now(CLOCK_THREAD_CPUTIME_ID);
+  app->has_read_ = false;
   return 0;
 }
 
-int App::metrics_event(sd_event_source*, int, std::uint32_t, void* data) noexcept {
-  App* app = static_cast<App*>(data);
-  const Duration rest = app->node_->drain_metrics(app->woke_);
-  if (rest <= Duration()) return 0;
-  // What comes meanwhile stays in the kernel, and would only wake the loop again and again.
-  const std::uint64_t again = to_usec(clock_now(CLOCK_MONOTONIC) + rest);
-  int r = app->metrics_timer_ ? sd_event_source_set_time(app->metrics_timer_, again)
-                              : sd_event_add_time(app->event_, &app->metrics_timer_, CLOCK_MONOTONIC, again, 1000,
-                                                  metrics_again, app);
-  if (r >= 0) r = sd_event_source_set_enabled(app->metrics_timer_, SD_EVENT_ONESHOT);
-  if (r >= 0) app->listen(false);
+int App::metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept {
+  static_cast<App*>(app)->read_metrics();
   return 0;
 }
 
 int App::metrics_again(sd_event_source*, std::uint64_t, void* app) noexcept {
-  static_cast<App*>(app)->listen(true);
+  static_cast<App*>(app)->read_metrics();
   return 0;
 }
 
+void App::read_metrics() {
+  const Duration rest = node_->drain_metrics(woke_);
+  woke_ = clock_now(CLOCK_THREAD_CPUTIME_ID);
+  has_read_ = true;
+  if (rest <= Duration()) return listen(true);
+  // What comes meanwhile stays in the kernel, and would only wake the loop again and again.
+  const std::uint64_t again = to_usec(clock_now(CLOCK_MONOTONIC) + rest);
+  int r = 0;
+  if (metrics_timer_) {
+    r = sd_event_source_set_time(metrics_timer_, again);
+  } else {
+    r = sd_event_add_time(event_, &metrics_timer_, CLOCK_MONOTONIC, again, 1000, metrics_again, this);
+    if (r >= 0) r = sd_event_source_set_prepare(metrics_timer_, before_metrics);
+  }
+  if (r >= 0) r = sd_event_source_set_enabled(metrics_timer_, SD_EVENT_ONESHOT);
+  if (r >= 0) listen(false);
+}
+
 void App::listen(bool on) {
-  for (sd_event_source* source : metrics_) sd_event_source_set_enabled(source, on ? SD_EVENT_ON : SD_EVENT_OFF);
+  if (on == listening_) return;
+  listening_ = on;
+  for (sd_event_source* source : metrics_)
+    sd_event_source_set_enabled(source, on ? SD_EVENT_ON : SD_EVENT_OFF);
 }
 
 }  // namespace

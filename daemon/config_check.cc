@@ -160,7 +160,8 @@ class FileCheck {
 
   void texts(const ConfigKey& key, const json& value, const std::string& pointer) {
     if (!value.is_array()) return fail(pointer, "expected a list in brackets, got " + kind_of(value));
-    if (value.size() > kMostTexts) return fail(pointer, "has more than " + std::to_string(kMostTexts) + " entries");
+    if (value.size() > kMostTexts)
+      return fail(pointer, "has more than " + std::to_string(kMostTexts) + " entries");
     for (std::size_t i = 0; i < value.size(); ++i) {
       const std::string at = pointer + "/" + std::to_string(i);
       if (!value[i].is_string())

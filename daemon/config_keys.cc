@@ -678,10 +678,11 @@ std::vector<ConfigKey> make_table() {
        .type = KeyType::Texts,
        .check = check_cgroup_glob,
        .form = "globs",
-       .meaning = "Whose lines are believed beside those of processes in the target's own cgroup: processes "
-                  "in these cgroups, by the path below the hierarchy's root, and in cgroups below them. \"*\": "
-                  "anybody's, and what comes over UDP, which does not say who sent it. A rule of cpu-frequency "
-                  "has no cgroup: name the application's, unless another rule's target has that application."}));
+       .meaning =
+           "Whose lines are believed beside those of processes in the target's own cgroup: processes "
+           "in these cgroups, by the path below the hierarchy's root, and in cgroups below them. \"*\": "
+           "anybody's, and what comes over UDP, which does not say who sent it. A rule of cpu-frequency "
+           "has no cgroup: name the application's, unless another rule's target has that application."}));
 
   object("/rules/*/slo/prometheus",
          "The application's own metrics page, read by flash-sync(8): latency, rate and errors of the rule's "

@@ -37,10 +37,10 @@ struct ConfigKey {
   std::vector<std::string_view> choices;                                  // Choice
   std::optional<std::string> (*check)(std::string_view value) = nullptr;  // Text: what is wrong with it;
                                                                           // Texts: with one of them
-  std::string_view form;                                                  // Text, Texts: "glob", "absolute path"
-  std::string_view unit;                                                  // "s", "cores", "MiB"
-  std::optional<Task> only;                                               // rules of this task alone
-  std::string_view default_words;                                         // what null means, in words
+  std::string_view form;           // Text, Texts: "glob", "absolute path"
+  std::string_view unit;           // "s", "cores", "MiB"
+  std::optional<Task> only;        // rules of this task alone
+  std::string_view default_words;  // what null means, in words
   std::string_view meaning;
   void (*set)(ConfigDraft& draft, const nlohmann::json& value) = nullptr;  // REQUIRES: checked
   nlohmann::json (*get)(const ConfigDraft& draft) = nullptr;               // absent for Object and Rules

@@ -259,12 +259,22 @@ std::pair<Duration, Duration> Node::metrics_cost() const {
 std::vector<std::pair<std::string, std::uint64_t>> Node::metrics_counters() const {
   if (!impl_->statsd) return {};
   const StatsdCounters& c = impl_->statsd->counters();
-  return {{"datagrams", c.datagrams}, {"bytes", c.bytes},    {"lines", c.lines},
-          {"used", c.used},           {"unused", c.unused},  {"unassigned", c.unassigned},
-          {"refused", c.refused},     {"events", c.events},  {"malformed", c.malformed},
-          {"truncated", c.truncated}, {"dropped", c.dropped},
-          {"foreign", c.foreign},     {"strangers", c.strangers}, {"over_budget", c.over_budget},
-          {"strangers_at_door", c.strangers_at_door}, {"over_budget_at_door", c.over_budget_at_door}};
+  return {{"datagrams", c.datagrams},
+          {"bytes", c.bytes},
+          {"lines", c.lines},
+          {"used", c.used},
+          {"unused", c.unused},
+          {"unassigned", c.unassigned},
+          {"refused", c.refused},
+          {"events", c.events},
+          {"malformed", c.malformed},
+          {"truncated", c.truncated},
+          {"dropped", c.dropped},
+          {"foreign", c.foreign},
+          {"strangers", c.strangers},
+          {"over_budget", c.over_budget},
+          {"strangers_at_door", c.strangers_at_door},
+          {"over_budget_at_door", c.over_budget_at_door}};
 }
 
 TickReport Node::tick(Now now) {

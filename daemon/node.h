@@ -65,7 +65,8 @@ class Node {
   int cgroup_events_fd() const;
   std::vector<int> metrics_fds() const;
   void drain_cgroup_events(Now now);
-  /// `woke`: this thread's CPU time when it was woken for that. Returns how long to let them wait from here on.
+  /// `woke`: this thread's CPU time when it was woken for that. Returns how long to let them wait from here
+  /// on.
   Duration drain_metrics(std::optional<Duration> woke = std::nullopt);
   /// Nobody is listened to any more.
   void close_metrics();

@@ -130,9 +130,9 @@ std::vector<std::string> OverheadGuard::reasons() const {
           words("the %s probe took %.2g %% of one core, flashd's budget is %.2g %%: it is out for %g min",
                 p.name.c_str(), p.pct_then, options_.budget_pct, seconds(p.pause) / 60));
   if (options_.budget_pct > 0 && believed_pct_ > options_.budget_pct)
-    all.push_back(
-        words("reading StatsD lines takes more than %.2g %% of one core: clients should send several lines at once",
-              options_.budget_pct));
+    all.push_back(words(
+        "reading StatsD lines takes more than %.2g %% of one core: clients should send several lines at once",
+        options_.budget_pct));
   if (exhausted_)
     all.push_back(
         words("flashd costs more than its budget of %.2g %% of one core, and samples as little as it can",

@@ -1,8 +1,9 @@
 // Purpose: keeps what flashd costs the machine within a budget: the CPU time of its process and of its
-// programs in the kernel, as a share of one core. Reading what is sent to it is not judged with it: that grows with
-// what others send, not with how often flashd looks, and is bounded where it is read (StatsdCollector). Beyond it flashd samples less: a longer period, or a probe
-// taken out, whichever saves more, until what is left fits; back when it fits again. Pure: the daemon
-// measures, and does what stretch() and paused() say. Ownership: values. Thread rule: one thread.
+// programs in the kernel, as a share of one core. Reading what is sent to it is not judged with it: that
+// grows with what others send, not with how often flashd looks, and is bounded where it is read
+// (StatsdCollector). Beyond it flashd samples less: a longer period, or a probe taken out, whichever saves
+// more, until what is left fits; back when it fits again. Pure: the daemon measures, and does what stretch()
+// and paused() say. Ownership: values. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

@@ -404,7 +404,8 @@ Result<std::string_view> parse_process_cgroup(std::string_view text, std::string
 Result<std::uint64_t> parse_process_start(std::string_view text) {
   constexpr int kBefore = 19;  // fields from the state, which follows the name, to the start
   const std::size_t name_ends = text.rfind(')');
-  std::string_view rest = name_ends == std::string_view::npos ? std::string_view() : chomp(text.substr(name_ends + 1));
+  std::string_view rest =
+      name_ends == std::string_view::npos ? std::string_view() : chomp(text.substr(name_ends + 1));
   for (int i = 0; i < kBefore; ++i) take_word(rest);
   return parse_number<std::uint64_t>(take_word(rest), "the start of a process");
 }

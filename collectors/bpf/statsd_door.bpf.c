@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 // The door to the StatsD socket, kernel side: a socket filter, which on a UNIX datagram socket runs in the
 // sender's own context, before anything is queued. So a flood costs the one who floods, takes no place in the
-// queue from others, and wakes nobody. Who is admitted is what the user side put into `members`; cgroups below
-// an admitted one share its budget, all others have a small one of their own and one together. A datagram that
-// is dropped is no error for its sender.
+// queue from others, and wakes nobody. Who is admitted is what the user side put into `members`; cgroups
+// below an admitted one share its budget, all others have a small one of their own and one together. A
+// datagram that is dropped is no error for its sender.
 #include <linux/bpf.h>
 #include <stdbool.h>
 // clang-format off
@@ -69,8 +69,9 @@ __u64 strangers_paid_ns;
 static __always_inline struct cgroup* cgroup_of(struct task_struct* task) {
   struct css_set* set = BPF_CORE_READ(task, cgroups);
   if (hierarchy == FLASH_DOOR_UNIFIED) return BPF_CORE_READ(set, dfl_cgrp);
-  const __u64 index = hierarchy == FLASH_DOOR_CPU ? bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id)
-                                                  : bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
+  const __u64 index = hierarchy == FLASH_DOOR_CPU
+                          ? bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id)
+                          : bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
   struct cgroup_subsys_state** subsys = (void*)set + bpf_core_field_offset(struct css_set, subsys);
   struct cgroup_subsys_state* state = 0;
   bpf_probe_read_kernel(&state, sizeof state, subsys + index);

@@ -1,5 +1,5 @@
-/* Purpose: what the kernel side (statsd_door.bpf.c) and the user side (statsd_door.cc) of the door to the StatsD
- * socket share, with the budget that both keep. Ownership: plain data. Thread rule: none needed. */
+/* Purpose: what the kernel side (statsd_door.bpf.c) and the user side (statsd_door.cc) of the door to the
+ * StatsD socket share, with the budget that both keep. Ownership: plain data. Thread rule: none needed. */
 #ifndef COLLECTORS_BPF_STATSD_DOOR_BPF_H
 #define COLLECTORS_BPF_STATSD_DOOR_BPF_H
 
@@ -45,8 +45,8 @@ struct flash_door_counts {
   __u64 dropped_strangers;
 };
 
-/* Takes `cost` from a budget of which is known until when it is spent. 0: there is not so much left. Callers on
- * several CPUs at once may each take the same: at most as many times as there are CPUs. */
+/* Takes `cost` from a budget of which is known until when it is spent. 0: there is not so much left. Callers
+ * on several CPUs at once may each take the same: at most as many times as there are CPUs. */
 static inline int flash_take(__u64* paid_ns, struct flash_budget budget, __u64 cost, __u64 now_ns) {
   const __u64 per_s = budget.per_s ? budget.per_s : 1;
   const __u64 burst_ns = budget.burst * 1000000000ull / per_s;

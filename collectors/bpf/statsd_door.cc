@@ -43,7 +43,8 @@ Result<std::unique_ptr<StatsdDoor>> StatsdDoor::open(CgroupController controller
   if (!impl->skeleton) return why_not_loaded(errno, kDoorCapabilities);
   impl->skeleton->rodata->hierarchy = door_hierarchy(controller, version);
   bpf_map__set_max_entries(impl->skeleton->maps.members, static_cast<std::uint32_t>(max_members));
-  if (const int r = statsd_door_bpf::load(impl->skeleton); r != 0) return why_not_loaded(-r, kDoorCapabilities);
+  if (const int r = statsd_door_bpf::load(impl->skeleton); r != 0)
+    return why_not_loaded(-r, kDoorCapabilities);
   const int cpus = libbpf_num_possible_cpus();
   if (cpus < 0) return Error::from_errno(-cpus, "possible CPUs");
   impl->cpus.resize(static_cast<std::size_t>(cpus));
@@ -75,7 +76,8 @@ void StatsdDoor::set(const flash_door_settings& settings) {
 flash_door_counts StatsdDoor::counts() const {
   const std::uint32_t first = 0;
   flash_door_counts sum{};
-  if (bpf_map_lookup_elem(bpf_map__fd(impl_->skeleton->maps.counts), &first, impl_->cpus.data()) != 0) return sum;
+  if (bpf_map_lookup_elem(bpf_map__fd(impl_->skeleton->maps.counts), &first, impl_->cpus.data()) != 0)
+    return sum;
   for (const flash_door_counts& cpu : impl_->cpus) {
     sum.passed += cpu.passed;
     sum.dropped_members += cpu.dropped_members;

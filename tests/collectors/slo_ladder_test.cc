@@ -140,7 +140,8 @@ TEST_F(SloLadderTest, AnApplicationThatLiesIsNamedAndLosesToTheKernel) {
   EXPECT_THAT(ladder_->degraded(), IsEmpty());
 }
 
-// The kernel does not see all of HTTP/2 in TLS: less than the application says may be wrong, and would cost it.
+// The kernel does not see all of HTTP/2 in TLS: less than the application says may be wrong, and would cost
+// it.
 TEST_F(SloLadderTest, AnApplicationThatSaysMoreThanTheKernelSeesIsNotLearnedFrom) {
   track(SloSource::Auto);
   statsd_->latency(50, 55);
@@ -157,7 +158,8 @@ TEST_F(SloLadderTest, ALiarDoesNotKeepItsChosenPlaceWhereTheKernelFallsSilent) {
   tick(5);
   kernel_->silent();
   EXPECT_EQ(tick()[Signal::LatencyP99].value, 1) << "nobody else says anything";
-  EXPECT_EQ(table_[kWeb][Signal::LatencyP99].validity, Validity::Degraded) << "but nothing is learned from it";
+  EXPECT_EQ(table_[kWeb][Signal::LatencyP99].validity, Validity::Degraded)
+      << "but nothing is learned from it";
 }
 
 TEST_F(SloLadderTest, WhoSaysThatNoRequestComesLosesToTheKernelThatCountsSomeAndIsNamed) {

@@ -591,8 +591,9 @@ class StatsdFromSomebody : public StatsdSocket {
     std::string text;
     std::getline(std::ifstream("/proc/self/cgroup"), text, '\0');
     const bool v1 = layout->version(layout->reference()) == CgroupVersion::V1;
-    const auto own = parse_process_cgroup(
-        text, !v1 ? "" : layout->reference() == CgroupController::Memory ? "memory" : "cpu");
+    const auto own = parse_process_cgroup(text, !v1                                               ? ""
+                                                : layout->reference() == CgroupController::Memory ? "memory"
+                                                                                                  : "cpu");
     ASSERT_TRUE(own) << own.error().message();
     own_ = *own;
     StatsdOptions options;
@@ -638,9 +639,10 @@ TEST_F(StatsdFromSomebody, WhoLivesElsewhereIsNotReadAndItIsSaidWho) {
   ObservationTable table;
   statsd_->collect(at(1), table);
   ASSERT_EQ(statsd_->degraded().size(), 1u);
-  EXPECT_EQ(statsd_->degraded()[0].reason, "what processes in " + own_ +
-                                               " send is not believed: no target lives there, and no rule names "
-                                               "them (slo.statsd.senders)");
+  EXPECT_EQ(statsd_->degraded()[0].reason,
+            "what processes in " + own_ +
+                " send is not believed: no target lives there, and no rule names "
+                "them (slo.statsd.senders)");
   for (int second = 2; second < 70; ++second) statsd_->collect(at(second), table);
   EXPECT_TRUE(statsd_->degraded().empty()) << "until it has been quiet for a while";
 }

@@ -20,7 +20,8 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-Target target(std::uint64_t id, std::string application, std::string cgroup, std::vector<std::string> senders = {}) {
+Target target(std::uint64_t id, std::string application, std::string cgroup,
+              std::vector<std::string> senders = {}) {
   Target t;
   t.id = {cgroup.empty() ? TargetKind::CpuSet : TargetKind::Cgroup, id};
   t.application = std::move(application);
@@ -51,7 +52,8 @@ class Senders : public testing::Test {
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
     std::ofstream(folder + "/cgroup") << cgroups;
-    std::ofstream(folder + "/stat") << pid << " (it (is)) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 " << ticks << " 0\n";
+    std::ofstream(folder + "/stat") << pid << " (it (is)) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 " << ticks
+                                    << " 0\n";
   }
   const StatsdSenders::Sender& of(int pid) { return senders_->find(pid, seconds(50), seconds(60)); }
 
@@ -117,7 +119,8 @@ TEST_F(Senders, WithANumberThatWasGivenAgainAreNobody) {
   // In the tick in which it started: the datagram may be the former one's.
   process(8, "0::/web\n", 55 * hz);
   EXPECT_THAT(senders_->find(8, seconds(55), seconds(60)).applications, IsEmpty());
-  EXPECT_THAT(senders_->find(8, seconds(55) + milliseconds(1000 / hz), seconds(60)).applications, ElementsAre("web"));
+  EXPECT_THAT(senders_->find(8, seconds(55) + milliseconds(1000 / hz), seconds(60)).applications,
+              ElementsAre("web"));
 }
 
 TEST_F(Senders, ThatMovedToAnotherCgroupSpeakFromThereOn) {
@@ -131,7 +134,8 @@ TEST_F(Senders, ThatMovedToAnotherCgroupSpeakFromThereOn) {
 
 TEST_F(Senders, OnV1AreInTheHierarchyThatStandsForTheCgroup) {
   std::filesystem::remove_all(root_ + "/sys/fs/cgroup");
-  for (const char* name : {"cpu", "memory"}) std::filesystem::create_directories(root_ + "/sys/fs/cgroup/" + name);
+  for (const char* name : {"cpu", "memory"})
+    std::filesystem::create_directories(root_ + "/sys/fs/cgroup/" + name);
   open();
   process(7, "4:memory:/other\n2:cpu,cpuacct:/web\n0::/\n", 100);
   senders_->track(target(1, "web", "/web"));

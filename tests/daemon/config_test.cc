@@ -509,8 +509,8 @@ TEST(ConfigKeys, EveryRowIsComplete) {
 
 TEST(Config, AListOfTextsIsCheckedTextByText) {
   const auto with = [](const std::string& senders) {
-    return parse(R"({"rules": {"web": {"select": {"unit": "web.service"}, "slo": {"statsd": {"senders": )" + senders +
-                 "}}}}}");
+    return parse(R"({"rules": {"web": {"select": {"unit": "web.service"}, "slo": {"statsd": {"senders": )" +
+                 senders + "}}}}}");
   };
   const auto right = with(R"(["/system.slice/proxy.service", "*"])");
   ASSERT_TRUE(right) << right.errors.at(0);

@@ -73,7 +73,8 @@ TEST_F(Overhead, WhatReadingOthersDatagramsTakesIsNotPaidForByTheTick) {
     changed = tick() || changed;
   }
   EXPECT_FALSE(changed) << "a longer period would not make it less";
-  EXPECT_THAT(guard_.reasons(), ElementsAre(HasSubstr("reading StatsD lines takes more than 1 % of one core")));
+  EXPECT_THAT(guard_.reasons(),
+              ElementsAre(HasSubstr("reading StatsD lines takes more than 1 % of one core")));
 }
 
 TEST_F(Overhead, ABurstOfOneWindowChangesNothing) {

@@ -122,16 +122,17 @@ class HostileStatsd : public testing::Test {
   void start(const std::string& overhead = R"({"budget_pct": 0})", const std::string& victims_statsd = "{}",
              double period_s = 0.2) {
     std::ofstream(folder_.path() + "/flashd.json")
-        << R"({"period_s": )" << period_s << R"(, "overhead": )" << overhead << R"(, "mode": "observe", "state_directory": ")"
-        << folder_.path() << R"(/state", "statsd": {"socket": ")" << socket_
+        << R"({"period_s": )" << period_s << R"(, "overhead": )" << overhead
+        << R"(, "mode": "observe", "state_directory": ")" << folder_.path()
+        << R"(/state", "statsd": {"socket": ")" << socket_
         << R"("}, "learner": {"enabled": false}, "sync": {"enabled": false}, "rules": {
  "victim": {"select": {"cgroup": ")"
         << victim_->path() << R"("}, "application": "victim", "slo": {"statsd": )" << victims_statsd << R"(}},
  "tenant": {"select": {"cgroup": ")"
         << tenant_->path() << R"("}, "application": "tenant"}}})";
     flashd_ = std::make_unique<Flashd>(
-        std::vector<std::string>{"--lock", folder_.path() + "/lock", "--config", folder_.path() + "/flashd.json", "--bus",
-                                 bus_->address()},
+        std::vector<std::string>{"--lock", folder_.path() + "/lock", "--config",
+                                 folder_.path() + "/flashd.json", "--bus", bus_->address()},
         folder_.path() + "/log", through_);
     root_ = bus_->connect();
     ASSERT_TRUE(await([&] { return number("Ticks") > 1; })) << flashd_->log();
@@ -144,7 +145,8 @@ class HostileStatsd : public testing::Test {
   std::map<std::string, std::uint64_t> counters() {
     std::map<std::string, std::uint64_t> all;
     sd_bus_message* m = nullptr;
-    if (sd_bus_get_property(root_.get(), kName, kRoot, kManager, "MetricsCounters", nullptr, &m, "a{st}") < 0) return all;
+    if (sd_bus_get_property(root_.get(), kName, kRoot, kManager, "MetricsCounters", nullptr, &m, "a{st}") < 0)
+      return all;
     const char* name = nullptr;
     std::uint64_t n = 0;
     (void)sd_bus_message_enter_container(m, 'a', "{st}");
@@ -156,7 +158,8 @@ class HostileStatsd : public testing::Test {
   std::string degraded() {
     std::string all;
     sd_bus_message* m = nullptr;
-    if (sd_bus_get_property(root_.get(), kName, kRoot, kManager, "Degraded", nullptr, &m, "a(ss)") < 0) return all;
+    if (sd_bus_get_property(root_.get(), kName, kRoot, kManager, "Degraded", nullptr, &m, "a(ss)") < 0)
+      return all;
     const char *part = nullptr, *why = nullptr;
     (void)sd_bus_message_enter_container(m, 'a', "(ss)");
     while (sd_bus_message_read(m, "(ss)", &part, &why) > 0) all += std::string(part) + ": " + why + "\n";
@@ -213,8 +216,9 @@ TEST_F(HostileStatsd, AStrangerThatSaysTheVictimHasNoRequestsIsNotBelieved) {
   }
   // The victim itself is heard.
   Service service(*victim_, socket_, "requests:5|c|#app:victim", 100, 20ms);
-  EXPECT_TRUE(await([&] { return validity("requests.rate") == "good" && seen()["requests.rate"]["value"] > 50.0; }))
-      << seen().dump();
+  EXPECT_TRUE(await([&] {
+    return validity("requests.rate") == "good" && seen()["requests.rate"]["value"] > 50.0;
+  })) << seen().dump();
 }
 
 // Before: the tag was all that counted.
@@ -226,9 +230,11 @@ TEST_F(HostileStatsd, ATenantThatTagsAnothersApplicationIsNotBelieved) {
     enter(*tenant_);
     if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(2);
     const Client client(socket_);
-    for (;; ::usleep(50000)) client.send("requests:0|c|#app:victim\nlatency:1|ms|#app:victim\nrequests:3|c|#app:tenant");
+    for (;; ::usleep(50000))
+      client.send("requests:0|c|#app:victim\nlatency:1|ms|#app:victim\nrequests:3|c|#app:tenant");
   }
-  EXPECT_TRUE(await([&] { return counters()["foreign"] >= 10 && counters()["used"] >= 5; })) << "its own lines count";
+  EXPECT_TRUE(await([&] { return counters()["foreign"] >= 10 && counters()["used"] >= 5; }))
+      << "its own lines count";
   next_ticks(3);
   expect_victim_unheard();
   EXPECT_THAT(degraded(), HasSubstr("of application victim is not believed: its targets live elsewhere"));
@@ -245,7 +251,8 @@ TEST_F(HostileStatsd, AnAbsurdSampleRateHidesNothing) {
   });
   // The victim's own word is bounded as well: one line does not outweigh the others.
   Service service(*victim_, socket_, "latency:180|ms|#app:victim", 400, 10ms);
-  Service sampler(*victim_, socket_, "latency:1|ms|@1e-300|#app:victim\nlatency:1|ms|@1e-6|#app:victim", 15, 250ms);
+  Service sampler(*victim_, socket_, "latency:1|ms|@1e-300|#app:victim\nlatency:1|ms|@1e-6|#app:victim", 15,
+                  250ms);
   ASSERT_TRUE(await([&] { return counters()["malformed"] >= 3 && counters()["used"] > 30; }));
   ASSERT_TRUE(await([&] { return validity("latency.p99") == "good"; })) << seen().dump();
   for (int i = 0; i < 3; ++i) {
@@ -311,15 +318,15 @@ TEST_F(HostileStatsd, DescriptorsThatAreSentAlongAreNotKept) {
 
 struct Flood {
   const char* name;
-  int lines;         // in a datagram
-  useconds_t pause;  // between two
+  int lines;            // in a datagram
+  useconds_t pause;     // between two
   bool at_door = true;  // held off by the kernel; else by flashd, for want of capabilities
 };
 
 class HostileStatsdFlood : public HostileStatsd, public testing::WithParamInterface<Flood> {};
 
-// Before: 220 datagrams per second, 0.4 % of a core for the attacker, made the period 8 s within 75 s and took
-// a probe out; at full speed up to 28 % of a victim's lines were lost.
+// Before: 220 datagrams per second, 0.4 % of a core for the attacker, made the period 8 s within 75 s and
+// took a probe out; at full speed up to 28 % of a victim's lines were lost.
 TEST_P(HostileStatsdFlood, CostsTheVictimNoLineAndNobodyATick) {
   const Flood& flood = GetParam();
   constexpr int kLines = 600;

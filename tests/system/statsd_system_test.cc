@@ -31,7 +31,9 @@ class Door : public testing::Test {
     const auto attached = door_->attach(sockets_[0]);
     ASSERT_TRUE(attached) << attached.error().message();
     // So little per second that no time that the test takes matters.
-    door_->set({{1, 5 * (FLASH_DATAGRAM_COST + 4)}, {1, 2 * (FLASH_DATAGRAM_COST + 4)}, {1, 3 * (FLASH_DATAGRAM_COST + 4)}});
+    door_->set({{1, 5 * (FLASH_DATAGRAM_COST + 4)},
+                {1, 2 * (FLASH_DATAGRAM_COST + 4)},
+                {1, 3 * (FLASH_DATAGRAM_COST + 4)}});
     base_ = "/flashd-test-door-" + std::to_string(::getpid());
   }
   void TearDown() override {
@@ -43,7 +45,8 @@ class Door : public testing::Test {
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(60);
-      for (const std::string& d : cgroup.directories()) std::ofstream(d + below + "/cgroup.procs") << ::getpid();
+      for (const std::string& d : cgroup.directories())
+        std::ofstream(d + below + "/cgroup.procs") << ::getpid();
       for (int i = 0; i < sent; ++i)
         if (::send(sockets_[1], "line", 4, MSG_DONTWAIT) != 4) ::_exit(1);
       ::_exit(0);
@@ -82,7 +85,8 @@ TEST_F(Door, LetsAnAdmittedCgroupSpendItsOwnBudgetWithThoseBelowIt) {
 }
 
 TEST_F(Door, LetsStrangersSpendLittleEachAndLittleTogether) {
-  OwnCgroup first(layout_, base_ + "-first"), second(layout_, base_ + "-second"), third(layout_, base_ + "-third");
+  OwnCgroup first(layout_, base_ + "-first"), second(layout_, base_ + "-second"),
+      third(layout_, base_ + "-third");
   EXPECT_EQ(arrive(8, first), 2);
   EXPECT_EQ(arrive(8, second), 1) << "three for all of them";
   EXPECT_EQ(arrive(8, third), 0);
