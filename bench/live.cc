@@ -362,11 +362,11 @@ class Live {
     daemon->learns = learns;
     std::filesystem::create_directory(daemon->state());
     FLASH_CHECK(configure(*daemon, false));
-    FLASH_TRY(Program program,
-              Program::start({beside_or("flashd", "/usr/sbin/flashd"), "--bus", "none",
-                              // Beside each other: their rules select other cgroups.
-                              "--lock", daemon->config + ".lock", "--config", daemon->config},
-                             log(name)));
+    FLASH_TRY(Program program, Program::start({beside_or("flashd", "/usr/sbin/flashd"), "--bus", "none",
+                                               // Beside each other: their rules select other cgroups.
+                                               "--lock", daemon->config + ".lock", "--config",
+                                               daemon->config},
+                                              log(name)));
     beside_the_applications(program);
     daemon->program.emplace(std::move(program));
     for (int i = 0; i < 100; ++i) {
