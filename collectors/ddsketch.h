@@ -33,6 +33,15 @@ class DDSketch {
     bucket(reserve(key_of(value))) += weight;
   }
 
+  /// Takes `weight` of what add(value) has put there away again.
+  void lighten(double value, double weight) {
+    if (!std::isfinite(value) || !(weight > 0)) return;
+    double& there = value < kMinValue ? zero_ : bucket(std::max(key_of(value), low_));
+    weight = std::min(weight, there);
+    there -= weight;
+    total_ -= weight;
+  }
+
   /// q in [0, 1]. Requires !empty().
   double quantile(double q) const {
     const double rank = std::clamp(q, 0.0, 1.0) * std::max(total_ - 1, 0.0);

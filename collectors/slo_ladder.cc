@@ -51,6 +51,12 @@ bool saw_requests(const Observation& o) {
          (o[Signal::RequestRate].usable() && o[Signal::RequestRate].value > 0);
 }
 
+/// One says that no request came, the other counts some.
+bool says_none(const Observation& said, const Observation& seen) {
+  const Sample &none = said[Signal::RequestRate], &some = seen[Signal::RequestRate];
+  return none.usable() && none.value == 0 && some.trusted() && some.value > 0;
+}
+
 /// The signal by which they differ; nullopt: there is none to compare. Percentiles of few requests are not.
 struct Comparison {
   bool differ = false;
@@ -108,7 +114,7 @@ const SloLadder::Feed* SloLadder::choose(TargetId id, const State& state) const 
     return nullptr;
   };
   const auto speaks_of = [&](const Feed& feed, const Sample& latency) {
-    return !state.doubts[place(&feed)].wrong_unit && latency.usable();
+    return !contradicted(id, state, feed) && !state.doubts[place(&feed)].wrong_unit && latency.usable();
   };
   const Feed* feed = first([&](const Feed& f, const Observation& o) {
     return speaks_of(f, o[Signal::LatencyP99]) && fresh(o[Signal::LatencyP99]);
@@ -123,6 +129,24 @@ const SloLadder::Feed* SloLadder::choose(TargetId id, const State& state) const 
   return feed;
 }
 
+const SloLadder::Feed* SloLadder::kernel() const {
+  const Feed* kernel = nullptr;
+  for (const auto& feed : feeds_)
+    if (feed->is.source == SloSource::Kernel) kernel = feed.get();
+  return kernel;
+}
+
+/// The kernel knows better, and says so now. What an application says beyond what the kernel sees takes
+/// nothing from anybody else by being believed, and may be true: the kernel does not see all of HTTP/2.
+bool SloLadder::contradicted(TargetId id, const State& state, const Feed& feed) const {
+  const Feed* knows = kernel();
+  if (state.wanted != SloSource::Auto || !knows || &feed == knows) return false;
+  const Observation *said = row(feed, id), *seen = row(*knows, id);
+  if (!said || !seen || !fresh((*seen)[Signal::LatencyP99])) return false;
+  const State::Doubt& doubt = state.doubts[place(&feed)];
+  return (!doubt.disagreement.empty() && doubt.rosier) || says_none(*said, *seen);
+}
+
 std::size_t SloLadder::place(const Feed* feed) const {
   const auto found =
       std::find_if(feeds_.begin(), feeds_.end(), [&](const auto& f) { return f.get() == feed; });
@@ -131,6 +155,7 @@ std::size_t SloLadder::place(const Feed* feed) const {
 
 void SloLadder::judge(State::Doubt& doubt, const Feed& feed, const Observation& said,
                       const Observation& seen) {
+  doubt.idle = says_none(said, seen) ? std::min(doubt.idle + 1, kTicks) : 0;
   const auto result = compared(said, seen);
   if (!result) return;
   // The figures are those of now and stay: a text that changed would be another line in the journal.
@@ -146,6 +171,7 @@ void SloLadder::judge(State::Doubt& doubt, const Feed& feed, const Observation& 
     doubt.against = 0;
     doubt.wrong_unit = false;
     doubt.disagreement.clear();
+    doubt.rosier = result->differ && said[result->signal].value < seen[result->signal].value;
     if (result->differ) name();
   }
   if (doubt.units < kTicks || doubt.disagreement.empty() || doubt.wrong_unit) return;
@@ -156,13 +182,11 @@ void SloLadder::judge(State::Doubt& doubt, const Feed& feed, const Observation& 
 }
 
 void SloLadder::compare(TargetId id, State& state) {
-  const Feed* kernel = nullptr;
-  for (const auto& feed : feeds_)
-    if (feed->is.source == SloSource::Kernel) kernel = feed.get();
-  const Observation* seen = kernel ? row(*kernel, id) : nullptr;
+  const Feed* knows = kernel();
+  const Observation* seen = knows ? row(*knows, id) : nullptr;
   if (!seen) return;
   for (std::size_t i = 0; i < feeds_.size(); ++i)
-    if (const Observation* said = row(*feeds_[i], id); said && feeds_[i].get() != kernel)
+    if (const Observation* said = row(*feeds_[i], id); said && feeds_[i].get() != knows)
       judge(state.doubts[i], *feeds_[i], *said, *seen);
 }
 
@@ -202,9 +226,16 @@ std::vector<Degraded> SloLadder::degraded() const {
   for (const auto& feed : feeds_)
     for (Degraded& d : feed->is.collector->degraded()) all.push_back(std::move(d));
   for (const auto& [id, state] : states_)
-    for (const State::Doubt& doubt : state.doubts)
+    for (std::size_t i = 0; i < state.doubts.size(); ++i) {
+      const State::Doubt& doubt = state.doubts[i];
       if (!doubt.disagreement.empty())
         all.push_back({"slo", state.name + ": " + doubt.disagreement, state.name});
+      else if (doubt.idle >= kTicks)
+        all.push_back({"slo",
+                       state.name + ": " + std::string(to_string(feeds_[i]->is.source)) +
+                           " says that no request comes, the kernel counts some",
+                       state.name});
+    }
   return all;
 }
 
@@ -226,9 +257,10 @@ std::vector<SignalSource> SloLadder::sources() const {
     if (state.chosen && state.wanted == SloSource::Auto)
       for (const auto& better : feeds_) {
         if (better.get() == state.chosen) break;
-        reason +=
-            (reason.empty() ? "" : "; ") + std::string(to_string(better->is.source)) + ": " +
-            (state.doubts[place(better.get())].wrong_unit ? "its unit is in doubt" : better->is.why_not(id));
+        reason += (reason.empty() ? "" : "; ") + std::string(to_string(better->is.source)) + ": " +
+                  (state.doubts[place(better.get())].wrong_unit ? "its unit is in doubt"
+                   : contradicted(id, state, *better)           ? "the kernel contradicts it"
+                                                                : better->is.why_not(id));
       }
     std::string of_latency = reason;
     const bool kernel = state.chosen && state.chosen->is.source == SloSource::Kernel;

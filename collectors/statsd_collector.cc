@@ -26,6 +26,18 @@ constexpr int kReceiveBufferBytes = 4 << 20;
 // The kernel accounts a small datagram with about this much (skb and its overhead); used only so that a flood
 // of tiny lines costs budget too.
 constexpr std::size_t kMinDatagramCost = 64;
+/// Waking up costs, too.
+constexpr Duration kShortestRest = std::chrono::milliseconds(20);
+/// So many ticks it is said that strangers were heard, or lines dropped.
+constexpr int kTold = 60;
+/// Cgroups at the door beside targets' own.
+constexpr std::size_t kMostNamed = 256;
+/// More than is looked at: what the kernel cannot hand over it does not open here either.
+constexpr std::size_t kControlBytes =
+    CMSG_SPACE(sizeof(std::uint32_t)) + CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(timespec));
+
+/// SO_PASSRIGHTS, newer than the headers of the oldest system that this is built on.
+constexpr int kPassRights = 83;
 
 bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
   char text[kStatsdNameMax + 1];
@@ -97,6 +109,7 @@ void StatsdCollector::Application::add(double value_ms, double stands_for, std::
   weight += stands_for;
   ++samples;
   recent[taken++ % kRecent] = {value_ms, stands_for, tick};
+  if (stands_for > heaviest.weight) heaviest = {value_ms, stands_for, tick};
 }
 
 TimeUnit StatsdCollector::Named::unit() const {
@@ -114,6 +127,9 @@ bool StatsdCollector::Named::contradicted() const {
 void StatsdCollector::Application::judge_latency(std::uint64_t enough, std::uint64_t tick,
                                                  std::uint64_t oldest) {
   if (samples == 0) return;
+  // One line does not outweigh all others, whatever it says of its sample rate.
+  if (const double others = weight - heaviest.weight; samples > 1 && heaviest.weight > others)
+    latency_ms.lighten(heaviest.latency_ms, heaviest.weight - others);
   p50_ms = latency_ms.quantile(0.50);
   std::uint64_t n = samples;
   for (std::uint64_t back = samples; n < enough && back < std::min<std::uint64_t>(taken, kRecent); ++back) {
@@ -183,16 +199,20 @@ void StatsdCollector::Application::say(Duration now, Duration tick, bool lost) {
 void StatsdCollector::Application::clear_tick() {
   latency_ms.clear();
   weight = 0;
+  heaviest = {};
+  cut = false;
   samples = 0;
   requests = errors = 0;
   counted = false;
 }
 
-StatsdCollector::StatsdCollector(StatsdOptions options)
-    : options_(std::move(options)), buffer_(kDatagramMax) {}
+StatsdCollector::StatsdCollector(StatsdOptions options, std::optional<StatsdSenders> senders)
+    : options_(std::move(options)), senders_(std::move(senders)), buffer_(kDatagramMax) {}
 
-Result<std::unique_ptr<StatsdCollector>> StatsdCollector::open(StatsdOptions options) {
-  std::unique_ptr<StatsdCollector> collector(new StatsdCollector(std::move(options)));
+Result<std::unique_ptr<StatsdCollector>> StatsdCollector::open(StatsdOptions options,
+                                                               std::optional<StatsdSenders> senders) {
+  std::unique_ptr<StatsdCollector> collector(new StatsdCollector(std::move(options), std::move(senders)));
+  collector->open_door();
   if (!collector->options_.socket.empty()) {
     FLASH_TRY(const int fd, collector->open_socket());
     collector->fds_.push_back(fd);
@@ -202,12 +222,55 @@ Result<std::unique_ptr<StatsdCollector>> StatsdCollector::open(StatsdOptions opt
 }
 
 StatsdCollector::~StatsdCollector() {
+  close();
+}
+
+void StatsdCollector::close() {
   for (int fd : fds_) ::close(fd);
+  fds_.clear();
   if (socket_inode_ == 0) return;
   struct stat now {};
   if (::lstat(options_.socket.c_str(), &now) == 0 && now.st_dev == socket_device_ &&
       now.st_ino == socket_inode_)
     ::unlink(options_.socket.c_str());
+  socket_inode_ = 0;
+}
+
+void StatsdCollector::open_door() {
+  if (!senders_ || options_.socket.empty() || !options_.clocks) return;
+  const CgroupLayout* layout = senders_->layout();
+  if (!layout) return;
+  const CgroupController c = layout->reference();
+  if (auto door = StatsdDoor::open(c, layout->version(c)))
+    door_ = *std::move(door);
+  else
+    no_door_ = door.error().message();
+}
+
+/// Budgets and named cgroups as the rules have them by now.
+void StatsdCollector::follow_door() {
+  if (!door_ || door_generation_ == senders_->generation()) return;
+  door_generation_ = senders_->generation();
+  door_->set(senders_->budgets());
+  std::erase_if(named_at_door_, [&](const auto& known) {
+    if (senders_->names(known.first)) return false;
+    dismiss(known.second);
+    return true;
+  });
+  for (const std::string& cgroup : senders_->spelled_out()) admit(cgroup);
+}
+
+void StatsdCollector::dismiss(std::uint64_t id) {
+  if (!targets_.contains({TargetKind::Cgroup, id})) door_->dismiss(id);
+}
+
+/// Who is named by a pattern is known to the door from its first datagram on.
+void StatsdCollector::admit(const std::string& cgroup) {
+  if (!door_ || named_at_door_.contains(cgroup) || named_at_door_.size() >= kMostNamed) return;
+  const auto id = inode_of(senders_->directory_of(cgroup));
+  if (!id) return;
+  named_at_door_[cgroup] = *id;
+  static_cast<void>(door_->admit(*id));  // a full door: it has a stranger's budget
 }
 
 Result<int> StatsdCollector::open_socket() {
@@ -233,6 +296,22 @@ Result<int> StatsdCollector::open_socket() {
   }
   FLASH_TRY(const int opened, open_datagram(AF_UNIX));
   Fd fd(opened);
+  if (senders_) {
+    // Before anybody can send.
+    const int on = 1;
+    if (::setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+        ::setsockopt(fd.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0)
+      return Error::from_errno(errno, what);
+    // Descriptors sent along are refused to their sender, where the kernel can (Linux 6.16).
+    const int off = 0;
+    ::setsockopt(fd.get(), SOL_SOCKET, kPassRights, &off, sizeof off);
+    follow_door();
+    if (door_)
+      if (auto attached = door_->attach(fd.get()); !attached) {
+        no_door_ = attached.error().message();
+        door_.reset();
+      }
+  }
   if (::bind(fd.get(), raw, sizeof address) != 0) return Error::from_errno(errno, what);
   if (::lstat(path.c_str(), &seen) != 0) return Error::from_errno(errno, what);
   socket_device_ = seen.st_dev;
@@ -279,13 +358,18 @@ Result<void> StatsdCollector::open_udp() {
 
 void StatsdCollector::track(const Target& target) {
   // A target that is only described anew keeps what its application has sent.
-  if (const auto known = targets_.find(target.id); known != targets_.end() &&
-                                                   known->second.application == target.application &&
-                                                   known->second.unit == target.statsd_unit)
+  if (const auto known = targets_.find(target.id);
+      known != targets_.end() && known->second.application == target.application &&
+      known->second.unit == target.statsd_unit && known->second.senders == target.statsd_senders)
     return;
   untrack(target.id);
   if (target.application.empty()) return;
-  targets_[target.id] = {target.application, target.statsd_unit};
+  targets_[target.id] = {target.application, target.statsd_unit, target.name, target.statsd_senders};
+  if (senders_) senders_->track(target);
+  if (door_ && target.id.kind == TargetKind::Cgroup) {
+    static_cast<void>(door_->admit(target.id.value));  // a full door: it has a stranger's budget
+    cut_at_door_[target.id.value] = door_->dropped(target.id.value);
+  }
   auto known = applications_.find(target.application);
   if (known == applications_.end()) {
     if (applications_.size() >= options_.max_applications) {
@@ -300,7 +384,8 @@ void StatsdCollector::track(const Target& target) {
 void StatsdCollector::untrack(TargetId id) {
   const auto target = targets_.find(id);
   if (target == targets_.end()) return;
-  const auto& [name, unit] = target->second;
+  const std::string& name = target->second.application;
+  const TimeUnit unit = target->second.unit;
   if (const auto app = applications_.find(name); app != applications_.end()) {
     app->second.named.remove(unit);
     if (app->second.named.targets == 0) {
@@ -312,6 +397,11 @@ void StatsdCollector::untrack(TargetId id) {
     if (refused->second.targets == 0) refused_.erase(refused);
   }
   targets_.erase(target);
+  if (senders_) senders_->untrack(id);
+  if (door_ && id.kind == TargetKind::Cgroup) {
+    door_->dismiss(id.value);
+    cut_at_door_.erase(id.value);
+  }
 }
 
 void StatsdCollector::admit_refused() {
@@ -321,11 +411,43 @@ void StatsdCollector::admit_refused() {
   refused_.erase(next);
 }
 
-std::size_t StatsdCollector::drain() {
+std::size_t StatsdCollector::drain(std::optional<Duration> woke) {
+  if (options_.clocks) now_ = options_.clocks();
+  left_ = rest() > Duration{};
+  if (left_) {
+    rested_ = true;
+    rested_ago_ = 0;
+    return 0;
+  }
+  if (senders_) follow_door();
+  if (options_.cpu) metered_ = woke ? *woke : options_.cpu();
+  metering_.reset();
+  const Duration before = cost_.all();
   std::size_t taken = 0;
-  left_ = false;
   for (int fd : fds_) taken += drain(fd);
+  if (metering_) charge();
+  const auto share = std::chrono::duration_cast<Duration>((cost_.all() - before) / kMostReading);
+  read_until_ = std::max(read_until_, now_.boot) + share;
   return taken;
+}
+
+Duration StatsdCollector::rest() const {
+  const auto ahead = std::chrono::duration_cast<Duration>(kMostReadingAtOnce / kMostReading);
+  const Duration over = read_until_ - now_.boot - ahead;
+  return over > Duration{} ? std::max(over, kShortestRest) : Duration{};
+}
+
+/// The CPU time since the last call goes to what was read.
+void StatsdCollector::charge() {
+  const Duration now = options_.cpu();
+  (*metering_ ? cost_.believed : cost_.refused) += std::max(now - metered_, Duration{});
+  metered_ = now;
+}
+
+void StatsdCollector::meter(bool believed) {
+  if (!options_.cpu || metering_ == believed) return;
+  if (metering_) charge();
+  metering_ = believed;
 }
 
 std::size_t StatsdCollector::drain(int fd) {
@@ -335,35 +457,145 @@ std::size_t StatsdCollector::drain(int fd) {
       left_ = true;
       break;
     }
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint32_t))];
+    alignas(cmsghdr) char control[kControlBytes];
     iovec part{buffer_.data(), buffer_.size()};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const ssize_t size = ::recvmsg(fd, &message, MSG_DONTWAIT);
+    const ssize_t size = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (size < 0) {
       if (errno == EINTR) continue;
       break;
     }
     ++datagrams;
     cost += std::max(static_cast<std::size_t>(size), kMinDatagramCost);
-    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
-      if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_RXQ_OVFL) continue;
-      std::uint32_t dropped = 0;  // since the socket was opened
-      std::memcpy(&dropped, CMSG_DATA(c), sizeof dropped);
-      counters_.dropped = std::max<std::uint64_t>(counters_.dropped, dropped);
-    }
     std::string_view text(buffer_.data(), static_cast<std::size_t>(size));
+    const Origin origin = origin_of(message);
     if (message.msg_flags & MSG_TRUNC) {
       ++counters_.truncated;
       const std::size_t last = text.rfind('\n');
       text = text.substr(0, last == std::string_view::npos ? 0 : last);
     }
-    ingest(text);
+    take(origin, text, is_udp(fd));
   }
   return datagrams;
+}
+
+StatsdCollector::Origin StatsdCollector::origin_of(const msghdr& message) {
+  Origin origin;
+  auto* whole = const_cast<msghdr*>(&message);  // CMSG_NXTHDR() wants it so
+  for (cmsghdr* c = CMSG_FIRSTHDR(whole); c; c = CMSG_NXTHDR(whole, c)) {
+    if (c->cmsg_level != SOL_SOCKET) continue;
+    const std::size_t bytes = c->cmsg_len - CMSG_LEN(0);
+    if (c->cmsg_type == SO_RXQ_OVFL && bytes >= sizeof(std::uint32_t)) {
+      std::uint32_t dropped = 0;  // since the socket was opened
+      std::memcpy(&dropped, CMSG_DATA(c), sizeof dropped);
+      counters_.dropped = std::max<std::uint64_t>(counters_.dropped, dropped);
+    } else if (c->cmsg_type == SCM_CREDENTIALS && bytes >= sizeof(ucred)) {
+      ucred credentials{};
+      std::memcpy(&credentials, CMSG_DATA(c), sizeof credentials);
+      origin.pid = credentials.pid;
+    } else if (c->cmsg_type == SCM_TIMESTAMPNS && bytes >= sizeof(timespec)) {
+      timespec at{};
+      std::memcpy(&at, CMSG_DATA(c), sizeof at);
+      origin.sent =
+          std::chrono::seconds(at.tv_sec) + std::chrono::nanoseconds(at.tv_nsec) - (now_.wall - now_.boot);
+    } else if (c->cmsg_type == SCM_RIGHTS) {
+      // Descriptors that nobody asked for would stay open here.
+      for (std::size_t i = 0; i + 1 <= bytes / sizeof(int); ++i) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+        ::close(fd);
+      }
+    }
+  }
+  return origin;
+}
+
+void StatsdCollector::take(const Origin& origin, std::string_view text, bool udp) {
+  if (!senders_) {
+    meter(true);
+    ingest(text);
+    return;
+  }
+  const StatsdSenders::Sender& sender =
+      udp ? senders_->nobody() : senders_->find(origin.pid, origin.sent, now_.boot);
+  meter(!sender.applications.empty());
+  if (sender.applications.empty()) {
+    ++counters_.datagrams;
+    counters_.bytes += text.size();
+    ++counters_.strangers;
+    note_stranger(sender, udp, {});
+    return;
+  }
+  if (!senders_->afford(sender, text.size(), now_.boot)) {
+    ++counters_.datagrams;
+    counters_.bytes += text.size();
+    ++counters_.over_budget;
+    for (const std::string& name : sender.applications)
+      if (const auto app = applications_.find(name); app != applications_.end()) app->second.cut = true;
+    note_cut(sender.account.empty() ? "senders that are not known" : sender.account);
+    return;
+  }
+  if (sender.named && !sender.target) admit(sender.cgroup);
+  speaker_ = &sender;
+  speaker_over_udp_ = udp;
+  ingest(text);
+  speaker_ = nullptr;
+}
+
+/// The first one is told of, until no stranger was heard for a while: whoever sends does not write our log.
+void StatsdCollector::note_stranger(const StatsdSenders::Sender& sender, bool udp,
+                                    std::string_view application) {
+  strangers_ago_ = 0;
+  if (!stranger_.empty()) return;
+  stranger_ = udp                     ? "what comes over UDP, which does not say who sent it,"
+              : sender.cgroup.empty() ? "what processes send that end at once, or cannot be seen from here,"
+                                      : "what processes in " + sender.cgroup + " send";
+  if (!application.empty()) stranger_ += " of application " + std::string(application);
+  stranger_ += " is not believed: ";
+  stranger_ += application.empty() ? "no target lives there" : "its targets live elsewhere";
+  stranger_ += ", and no rule names them (slo.statsd.senders)";
+}
+
+void StatsdCollector::note_cut(std::string_view who) {
+  cut_ago_ = 0;
+  if (cut_.empty()) cut_ = who;
+}
+
+/// What the door dropped since the last tick, and of whom.
+void StatsdCollector::look_at_door() {
+  if (!door_) return;
+  // A cgroup that was made anew has another number.
+  std::erase_if(named_at_door_, [&](const auto& known) {
+    const auto id = inode_of(senders_->directory_of(known.first));
+    if (id && *id == known.second) return false;
+    dismiss(known.second);
+    return true;
+  });
+  for (const std::string& cgroup : senders_->spelled_out()) admit(cgroup);
+  const flash_door_counts counts = door_->counts();
+  counters_.strangers_at_door = counts.dropped_strangers;
+  if (counts.dropped_members == counters_.over_budget_at_door) return;
+  counters_.over_budget_at_door = counts.dropped_members;
+  bool whose = false;
+  for (auto& [id, was] : cut_at_door_) {
+    const std::uint64_t dropped = door_->dropped(id);
+    if (dropped == was) continue;
+    was = dropped;
+    const auto naming = targets_.find({TargetKind::Cgroup, id});
+    if (naming == targets_.end()) continue;
+    whose = true;
+    note_cut(naming->second.target);
+    if (const auto app = applications_.find(naming->second.application); app != applications_.end())
+      app->second.cut = true;
+  }
+  if (whose) return;
+  // Somebody's who was named. For whom it spoke is not known at the door.
+  note_cut("senders that rules name");
+  for (auto& [name, app] : applications_) app.cut = true;
 }
 
 void StatsdCollector::ingest(std::string_view datagram) {
@@ -430,7 +662,14 @@ void StatsdCollector::ingest_line(std::string_view text) {
 StatsdCollector::Application* StatsdCollector::application_of(const StatsdLine& line) {
   std::string_view name = statsd_tag(line.tags, options_.application_tags);
   if (name.empty()) name = line.name.substr(0, line.name.find('.'));
-  if (const auto app = applications_.find(name); app != applications_.end()) return &app->second;
+  if (const auto app = applications_.find(name); app != applications_.end()) {
+    if (speaker_ && !speaker_->may_speak_for(app->first)) {
+      ++counters_.foreign;
+      note_stranger(*speaker_, speaker_over_udp_, app->first);
+      return nullptr;
+    }
+    return &app->second;
+  }
   ++(refused_.find(name) != refused_.end() ? counters_.refused : counters_.unassigned);
   return nullptr;
 }
@@ -440,12 +679,17 @@ void StatsdCollector::collect(Now now, ObservationTable& table) {
   follow_socket();
   dropped_in_tick_ = counters_.dropped - dropped_before_;
   dropped_before_ = counters_.dropped;
+  look_at_door();
+  if (senders_) senders_->end_tick();
+  if (++strangers_ago_ > kTold) stranger_.clear();
+  if (++cut_ago_ > kTold) cut_.clear();
+  rested_ = rested_ && ++rested_ago_ <= kTold;
   const auto enough = static_cast<std::uint64_t>(std::clamp(options_.few_requests, 0, 64));
   const auto look_back = static_cast<std::uint64_t>(std::max(options_.look_back, 0));
   const Duration tick = collected_ ? now.mono - last_collect_ : Duration{};
   for (auto& [name, app] : applications_) {
     app.judge_latency(enough, tick_, tick_ - std::min(tick_, look_back));
-    app.say(now.mono, tick, left_ || dropped_in_tick_ > 0);
+    app.say(now.mono, tick, left_ || dropped_in_tick_ > 0 || app.cut);
     app.clear_tick();
   }
   for (const auto& [id, naming] : targets_) {
@@ -476,6 +720,19 @@ std::vector<Degraded> StatsdCollector::degraded() const {
                                    " sends timers, which are in ms, under a name that ends in another unit: "
                                    "nothing is learned from them until slo.statsd.unit says which it is"});
   }
+  if (!stranger_.empty()) all.push_back({"statsd", stranger_});
+  if (!cut_.empty())
+    all.push_back({"statsd", "lines of " + cut_ +
+                                 " were dropped, and its rates read low: its processes sent more than " +
+                                 std::to_string(kMemberBudget.per_s >> 20) +
+                                 " MiB per second, each datagram counting " +
+                                 std::to_string(FLASH_DATAGRAM_COST) + " bytes more than it has"});
+  if (rested_)
+    all.push_back(
+        {"statsd",
+         "reading what is sent would take more than a tenth of one core, so some of it waits or is lost" +
+             (no_door_.empty() ? std::string()
+                               : ": the kernel does not hold floods off (" + no_door_ + ")")});
   if (dropped_in_tick_ > 0)
     all.push_back({"statsd", std::to_string(dropped_in_tick_) +
                                  " UDP datagrams were dropped in the last tick: rates read low"});

@@ -13,6 +13,10 @@
 //   requests     counters whose name matches `request_metrics`. An application that never sent such a counter
 //                gets its rate from its latency samples, each weighing 1 / sample rate.
 //
+// Who may speak for an application: StatsdSenders. Without it (a captured host's tree) everybody may. What
+// others say is not read, or not believed, and each sender has a budget; degraded() says whose lines were
+// lost by it.
+//
 // Clients add up counters, and some of them timers, and send them once per flush interval, 2 to 60 s: no line
 // is not "no request" (report_clock.h). What came is of the time since such lines came before and holds for
 // as long; then it is Stale; a rate of 0 and no latency is an answer once the application was silent for
@@ -26,6 +30,7 @@
 // rule: one thread, the control loop's.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <array>
@@ -39,14 +44,22 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collectors/bpf/statsd_door.h"
 #include "collectors/ddsketch.h"
 #include "collectors/report_clock.h"
 #include "collectors/statsd_parser.h"
+#include "collectors/statsd_senders.h"
 #include "core/ports.h"
 #include "core/result.h"
 #include "host/file_io.h"
 
 namespace flash {
+
+/// What drain() is to know of time.
+struct StatsdClocks {
+  Duration boot{};  // CLOCK_BOOTTIME
+  Duration wall{};  // CLOCK_REALTIME, of the same moment
+};
 
 struct StatsdOptions {
   std::string socket;           // path of the datagram socket; empty: none
@@ -63,9 +76,12 @@ struct StatsdOptions {
   // in the kernel, where senders on the UNIX socket are held up and UDP is dropped and counted.
   std::size_t max_datagrams_per_drain = 2048;
   std::size_t max_bytes_per_drain = 1 << 20;
+  /// Given by who may read clocks. Without them no budget is kept and no sender known.
+  StatsdClocks (*clocks)() = nullptr;
+  Duration (*cpu)() = nullptr;  // this thread's CPU time
 };
 
-/// Since the start. lines = used + unused + unassigned + refused + events + malformed.
+/// Since the start. lines = used + unused + unassigned + refused + foreign + events + malformed.
 struct StatsdCounters {
   std::uint64_t datagrams = 0;
   std::uint64_t bytes = 0;
@@ -74,17 +90,31 @@ struct StatsdCounters {
   std::uint64_t unused = 0;      // well-formed, of a known application, but no option wants it (gauges, sets)
   std::uint64_t unassigned = 0;  // well-formed, but no target has its application
   std::uint64_t refused = 0;     // more applications than max_applications
+  std::uint64_t foreign = 0;     // well-formed, of an application that the sender may not speak for
   std::uint64_t events = 0;      // DogStatsD events and service checks
   std::uint64_t malformed = 0;
   std::uint64_t truncated = 0;  // datagrams longer than our buffer; their last, partial line is left out
   std::uint64_t dropped = 0;    // datagrams the kernel dropped because we were too slow (UDP)
+  // Datagrams that were not read. Those at the door never came in: they are not among `datagrams`.
+  std::uint64_t strangers = 0;          // their sender may speak for nobody
+  std::uint64_t over_budget = 0;        // of a target's own, or of who was named, beyond the sender's budget
+  std::uint64_t strangers_at_door = 0;  // dropped by the kernel before they were queued
+  std::uint64_t over_budget_at_door = 0;
+};
+
+/// CPU time that reading took, since the start; all of it is bounded by kMostReading.
+struct StatsdReadingCost {
+  Duration believed{}, refused{};
+  Duration all() const { return believed + refused; }
 };
 
 class StatsdCollector final : public Collector {
  public:
   /// EADDRINUSE: somebody answers on the socket path or port; EEXIST: the path is no socket; EINVAL: `udp` is
   /// not a loopback address and port, or the path is too long. A socket file nobody listens on is removed.
-  static Result<std::unique_ptr<StatsdCollector>> open(StatsdOptions options);
+  /// `senders`: nullopt believes everybody.
+  static Result<std::unique_ptr<StatsdCollector>> open(StatsdOptions options,
+                                                       std::optional<StatsdSenders> senders = std::nullopt);
   ~StatsdCollector() override;
   StatsdCollector(const StatsdCollector&) = delete;
   StatsdCollector& operator=(const StatsdCollector&) = delete;
@@ -98,12 +128,25 @@ class StatsdCollector final : public Collector {
   /// To poll for reading; drain() when one of them is readable. Level-triggered polling is right: what a
   /// bounded drain() left makes the descriptor readable at once.
   const std::vector<int>& fds() const { return fds_; }
-  /// Takes what waits, within the budget. Never blocks, never fails. Returns the datagrams taken.
-  std::size_t drain();
-  /// One datagram's lines.
+  /// Share of one core that reading may take for long, and how much at once.
+  static constexpr double kMostReading = 0.1;
+  static constexpr Duration kMostReadingAtOnce = std::chrono::milliseconds(30);
+
+  /// Takes what waits, within the budget. Never blocks, never fails. Returns the datagrams taken. `woke`:
+  /// this thread's CPU time when it was woken for this; what it took since then counts as reading, too.
+  std::size_t drain(std::optional<Duration> woke = std::nullopt);
+  /// So long nothing should be read: reading took its share. What comes meanwhile waits in the kernel.
+  Duration rest() const;
+  /// One datagram's lines, believed whoever sent them.
   void ingest(std::string_view datagram);
+  /// Ends listening, so that clients get an error at once rather than wait for who does not read any more.
+  void close();
 
   const StatsdCounters& counters() const { return counters_; }
+  const StatsdReadingCost& cost() const { return cost_; }
+  /// Why floods are held off behind the socket and not at its door; empty: they are at the door, or nobody
+  /// is.
+  const std::string& no_door() const { return no_door_; }
 
  private:
   /// Targets that name an application.
@@ -125,6 +168,7 @@ class StatsdCollector final : public Collector {
       std::uint64_t tick = 0;
     };
     static constexpr std::size_t kRecent = 64;
+    Recent heaviest{};                     // of this tick
     std::array<Recent, kRecent> recent{};  // the newest samples, a ring
     std::uint64_t taken = 0;               // samples ever; the next goes to taken % kRecent
     double requests = 0;
@@ -132,6 +176,7 @@ class StatsdCollector final : public Collector {
     bool counted = false;          // a counter of requests or errors came in this tick
     bool counts_requests = false;  // has sent a request counter, ever
     bool counts_errors = false;
+    bool cut = false;                 // lines of its senders were dropped in this tick: they sent too much
     bool names_another_unit = false;  // a timer, which is in ms, has a name that ends in another unit
 
     // What it said last, and when that was.
@@ -155,13 +200,31 @@ class StatsdCollector final : public Collector {
   struct Naming {
     std::string application;
     TimeUnit unit = TimeUnit::Auto;
+    std::string target;  // its name, for people
+    std::vector<std::string> senders;
   };
   struct NameHash {
     using is_transparent = void;
     std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
 
-  explicit StatsdCollector(StatsdOptions options);
+  StatsdCollector(StatsdOptions options, std::optional<StatsdSenders> senders);
+  void open_door();
+  void follow_door();
+  void admit(const std::string& cgroup);
+  void dismiss(std::uint64_t id);
+  void look_at_door();
+  struct Origin {
+    pid_t pid = 0;
+    Duration sent{};  // CLOCK_BOOTTIME
+  };
+  Origin origin_of(const msghdr& message);
+  void take(const Origin& origin, std::string_view text, bool udp);
+  bool is_udp(int fd) const { return options_.socket.empty() || fd != fds_.front(); }
+  void charge();
+  void meter(bool believed);
+  void note_stranger(const StatsdSenders::Sender& sender, bool udp, std::string_view application);
+  void note_cut(std::string_view who);
   Result<int> open_socket();
   void follow_socket();
   Result<void> open_udp();
@@ -171,6 +234,26 @@ class StatsdCollector final : public Collector {
   void admit_refused();
 
   StatsdOptions options_;
+  std::optional<StatsdSenders> senders_;
+  std::unique_ptr<StatsdDoor> door_;
+  std::string no_door_;
+  std::uint64_t door_generation_ = 0;
+  std::unordered_map<std::string, std::uint64_t>
+      named_at_door_;  // cgroups that a rule names, since they sent
+  std::unordered_map<std::uint64_t, std::uint64_t> cut_at_door_;  // by target: datagrams dropped so far
+  const StatsdSenders::Sender* speaker_ = nullptr;  // of the datagram at hand; null: believed in all
+  bool speaker_over_udp_ = false;
+  StatsdClocks now_;  // of the drain at hand
+  Duration metered_{};
+  std::optional<bool> metering_;  // whose datagrams the CPU time since metered_ is for
+  StatsdReadingCost cost_;
+  Duration read_until_{};  // CLOCK_BOOTTIME at which what reading took is within its share again
+  std::string stranger_;   // the last one that was told of
+  int strangers_ago_ = 0;  // ticks
+  std::string cut_;        // the last one whose lines were dropped for its budget
+  int cut_ago_ = 0;        // ticks
+  int rested_ago_ = 0;     // ticks, if rested_
+  bool rested_ = false;
   std::vector<int> fds_;
   dev_t socket_device_ = 0;
   ino_t socket_inode_ = 0;

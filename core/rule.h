@@ -33,7 +33,8 @@ struct PrometheusOptions {
 
 /// How the application's StatsD lines are read.
 struct StatsdReading {
-  TimeUnit unit = TimeUnit::Auto;  // of its latencies
+  TimeUnit unit = TimeUnit::Auto;    // of its latencies
+  std::vector<std::string> senders;  // globs of cgroups whose processes may send them beside the target's own
 };
 
 /// Service-level objective; an absent part is not judged. SP = 1 when neither is given (FLASH A.3).

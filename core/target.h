@@ -73,6 +73,7 @@ struct Target {
   std::string rule;  // the rule that selected it
   SloSource slo_source = SloSource::Statsd;  // the rule's
   TimeUnit statsd_unit = TimeUnit::Auto;     // of the application's StatsD latencies; the rule's
+  std::vector<std::string> statsd_senders;   // who may send them beside its own processes; the rule's
 
   Task task() const { return id.kind == TargetKind::Cgroup ? Task::ResourceLimits : Task::CpuFrequency; }
 };

@@ -98,11 +98,20 @@ class App {
   static int signal_event(sd_event_source*, const signalfd_siginfo* info, void* app) noexcept;
   static int cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
   static int metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept;
+  static int before_metrics(sd_event_source*, void* app) noexcept;
+  static int metrics_again(sd_event_source*, std::uint64_t, void* app) noexcept;
+  void read_metrics();
+  void listen(bool on);
 
   CommandLine line_;
   DaemonConfig config_;
   sd_event* event_ = nullptr;
   sd_event_source* timer_ = nullptr;
+  std::vector<sd_event_source*> metrics_;     // sockets of applications' metrics
+  sd_event_source* metrics_timer_ = nullptr;  // when they are listened to again
+  bool listening_ = true;
+  Duration woke_{};        // this thread's CPU time before the event loop waited
+  bool has_read_ = false;  // metrics, since then
   sd_bus* bus_ = nullptr;
   Duration bus_retry_at_{};
   std::string bus_trouble_;
@@ -125,6 +134,8 @@ App::~App() {
   disconnect_bus();
   peers_.reset();
   node_.reset();
+  for (sd_event_source* source : metrics_) sd_event_source_unref(source);
+  sd_event_source_unref(metrics_timer_);
   sd_event_source_unref(timer_);
   sd_event_unref(event_);
 }
@@ -252,7 +263,9 @@ Result<void> App::start() {
   if (int fd = node_->cgroup_events_fd(); r >= 0 && fd >= 0)
     r = sd_event_add_io(event_, nullptr, fd, EPOLLIN, cgroup_event, this);
   for (int fd : node_->metrics_fds())
-    if (r >= 0) r = sd_event_add_io(event_, nullptr, fd, EPOLLIN, metrics_event, this);
+    if (r >= 0) r = sd_event_add_io(event_, &metrics_.emplace_back(), fd, EPOLLIN, metrics_event, this);
+  // One of them is told before each wait: from there on it is counted what a wake-up for them takes.
+  if (r >= 0 && !metrics_.empty()) r = sd_event_source_set_prepare(metrics_.front(), before_metrics);
   if (r >= 0) r = sd_event_set_watchdog(event_, 1);
   if (r < 0) return Error::from_errno(-r, "event sources");
   return {};
@@ -306,6 +319,10 @@ int App::run() {
 void App::stop() {
   sd_notify(0, "STOPPING=1");
   call_log_.flush(read_clocks().mono, true);
+  // Putting back may take a while: who sends to us with blocking calls shall not wait for that.
+  for (sd_event_source*& source : metrics_) source = sd_event_source_disable_unref(source);
+  metrics_.clear();
+  node_->close_metrics();
   const Cause cause = find_cause(state_directory_);
   if (on_exit_for(config_.restore, cause) == OnExit::Keep) {
     Ledger& ledger = node_->ledger();
@@ -385,7 +402,8 @@ std::vector<Degraded> App::degraded() const {
 }
 
 void App::keep_budget(Duration now) {
-  OwnCost cost{now, own_usage().cpu, {}};
+  const auto [reading, believed] = node_->metrics_cost();
+  OwnCost cost{now, own_usage().cpu, reading, believed, {}};
   for (const KernelProbe* probe : node_->probes()) cost.probes.push_back(probe->cost());
   if (guard_->step(cost)) apply_guard();
 }
@@ -508,9 +526,47 @@ int App::cgroup_event(sd_event_source*, int, std::uint32_t, void* app) noexcept 
   return 0;
 }
 
-int App::metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept {
-  static_cast<App*>(app)->node_->drain_metrics();
+int App::before_metrics(sd_event_source*, void* data) noexcept {
+  App* app = static_cast<App*>(data);
+  // What the loop itself does after a reading belongs to the next one, if nothing comes between.
+  if (!app->has_read_) app->woke_ = clock_now(CLOCK_THREAD_CPUTIME_ID);
+  app->has_read_ = false;
   return 0;
+}
+
+int App::metrics_event(sd_event_source*, int, std::uint32_t, void* app) noexcept {
+  static_cast<App*>(app)->read_metrics();
+  return 0;
+}
+
+int App::metrics_again(sd_event_source*, std::uint64_t, void* app) noexcept {
+  static_cast<App*>(app)->read_metrics();
+  return 0;
+}
+
+void App::read_metrics() {
+  const Duration rest = node_->drain_metrics(woke_);
+  woke_ = clock_now(CLOCK_THREAD_CPUTIME_ID);
+  has_read_ = true;
+  if (rest <= Duration()) return listen(true);
+  // What comes meanwhile stays in the kernel, and would only wake the loop again and again.
+  const std::uint64_t again = to_usec(clock_now(CLOCK_MONOTONIC) + rest);
+  int r = 0;
+  if (metrics_timer_) {
+    r = sd_event_source_set_time(metrics_timer_, again);
+  } else {
+    r = sd_event_add_time(event_, &metrics_timer_, CLOCK_MONOTONIC, again, 1000, metrics_again, this);
+    if (r >= 0) r = sd_event_source_set_prepare(metrics_timer_, before_metrics);
+  }
+  if (r >= 0) r = sd_event_source_set_enabled(metrics_timer_, SD_EVENT_ONESHOT);
+  if (r >= 0) listen(false);
+}
+
+void App::listen(bool on) {
+  if (on == listening_) return;
+  listening_ = on;
+  for (sd_event_source* source : metrics_)
+    sd_event_source_set_enabled(source, on ? SD_EVENT_ON : SD_EVENT_OFF);
 }
 
 }  // namespace

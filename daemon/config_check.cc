@@ -136,6 +136,9 @@ class FileCheck {
       case KeyType::Integer:
         number(key, value, pointer);
         break;
+      case KeyType::Texts:
+        texts(key, value, pointer);
+        break;
       case KeyType::Text:
         if (!value.is_string())
           fail(pointer, "expected text (" + std::string(key.form) + "), got " + kind_of(value));
@@ -152,6 +155,19 @@ class FileCheck {
                             (best.empty() ? "" : " (did you mean \"" + best + "\"?)"));
         }
         break;
+    }
+  }
+
+  void texts(const ConfigKey& key, const json& value, const std::string& pointer) {
+    if (!value.is_array()) return fail(pointer, "expected a list in brackets, got " + kind_of(value));
+    if (value.size() > kMostTexts)
+      return fail(pointer, "has more than " + std::to_string(kMostTexts) + " entries");
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      const std::string at = pointer + "/" + std::to_string(i);
+      if (!value[i].is_string())
+        fail(at, "expected text (" + std::string(key.form) + "), got " + kind_of(value[i]));
+      else if (const auto wrong = key.check(value[i].get_ref<const std::string&>()))
+        fail(at, in_quotes(value[i].get_ref<const std::string&>()) + " " + *wrong);
     }
   }
 

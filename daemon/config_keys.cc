@@ -152,6 +152,12 @@ void assign(std::string& field, const json& v, double) {
 json show(const std::string& field, double) {
   return field;
 }
+void assign(std::vector<std::string>& field, const json& v, double) {
+  field = v.get<std::vector<std::string>>();
+}
+json show(const std::vector<std::string>& field, double) {
+  return field;
+}
 void assign(std::vector<int>& field, const json& v, double) {
   field = cpus_from_text(v.get_ref<const std::string&>()).value_or(std::vector<int>{});
 }
@@ -667,6 +673,18 @@ std::vector<ConfigKey> make_table() {
                   "ends in (_seconds, _s, _ms, _us, _ns, ...), else in ms. Some clients send seconds as ms: "
                   "then everything counts as a thousandth, and the objective as kept."}));
 
+  t.push_back(bound(
+      FIELD(rule.slo.statsd.senders),
+      {.pointer = "/rules/*/slo/statsd/senders",
+       .type = KeyType::Texts,
+       .check = check_cgroup_glob,
+       .form = "globs",
+       .meaning =
+           "Whose lines are believed beside those of processes in the target's own cgroup: processes "
+           "in these cgroups, by the path below the hierarchy's root, and in cgroups below them. \"*\": "
+           "anybody's, and what comes over UDP, which does not say who sent it. A rule of cpu-frequency "
+           "has no cgroup: name the application's, unless another rule's target has that application."}));
+
   object("/rules/*/slo/prometheus",
          "The application's own metrics page, read by flash-sync(8): latency, rate and errors of the rule's "
          "targets.");
@@ -1048,6 +1066,11 @@ ojson key_schema(const ConfigKey& key) {
     case KeyType::Text:
       typed("string");
       break;
+    case KeyType::Texts:
+      s["type"] = "array";
+      s["items"] = {{"type", "string"}};
+      s["maxItems"] = kMostTexts;
+      break;
     case KeyType::Choice:
       s["enum"] = ojson::array();
       for (std::string_view c : key.choices) s["enum"].push_back(std::string(c));
@@ -1110,6 +1133,9 @@ std::string type_in_words(const ConfigKey& key) {
       return "object";
     case KeyType::Boolean:
       words = "true or false";
+      break;
+    case KeyType::Texts:
+      words = "list of texts: " + std::string(key.form);
       break;
     case KeyType::Text:
       words = "text: " + std::string(key.form);

@@ -3,6 +3,7 @@
 // Ownership: static data. Thread rule: immutable.
 #pragma once
 
+#include <cstddef>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -22,7 +23,10 @@ struct ConfigDraft {
   Rule rule;
 };
 
-enum class KeyType : std::uint8_t { Object, Rules, Number, Integer, Boolean, Text, Choice };
+/// In a list (Texts).
+inline constexpr std::size_t kMostTexts = 64;
+
+enum class KeyType : std::uint8_t { Object, Rules, Number, Integer, Boolean, Text, Texts, Choice };
 
 struct ConfigKey {
   std::string_view pointer;  // "/rules/*/cpu/min_cores": '*' is the rule's name
@@ -31,11 +35,12 @@ struct ConfigKey {
   double min = -std::numeric_limits<double>::infinity();  // Number, Integer
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string_view> choices;                                  // Choice
-  std::optional<std::string> (*check)(std::string_view value) = nullptr;  // Text: what is wrong with it
-  std::string_view form;                                                  // Text: "glob", "absolute path"
-  std::string_view unit;                                                  // "s", "cores", "MiB"
-  std::optional<Task> only;                                               // rules of this task alone
-  std::string_view default_words;                                         // what null means, in words
+  std::optional<std::string> (*check)(std::string_view value) = nullptr;  // Text: what is wrong with it;
+                                                                          // Texts: with one of them
+  std::string_view form;           // Text, Texts: "glob", "absolute path"
+  std::string_view unit;           // "s", "cores", "MiB"
+  std::optional<Task> only;        // rules of this task alone
+  std::string_view default_words;  // what null means, in words
   std::string_view meaning;
   void (*set)(ConfigDraft& draft, const nlohmann::json& value) = nullptr;  // REQUIRES: checked
   nlohmann::json (*get)(const ConfigDraft& draft) = nullptr;               // absent for Object and Rules

@@ -17,6 +17,7 @@
 #include "collectors/request_collector.h"
 #include "collectors/slo_ladder.h"
 #include "collectors/statsd_collector.h"
+#include "core/process.h"
 #include "daemon/drivers.h"
 #include "daemon/targets.h"
 #include "host/cgroup_id.h"
@@ -160,7 +161,12 @@ Result<std::unique_ptr<Node>> Node::open(NodeOptions options, const DaemonConfig
   statsd.udp = impl->options.metrics ? config.statsd.udp : "";
   // The order is that of slo.source "auto".
   std::vector<SloFeed> feeds;
-  if (auto collector = StatsdCollector::open(std::move(statsd))) {
+  statsd.clocks = [] { return StatsdClocks{clock_now(CLOCK_BOOTTIME), clock_now(CLOCK_REALTIME)}; };
+  statsd.cpu = [] { return clock_now(CLOCK_THREAD_CPUTIME_ID); };
+  // Processes of a captured host, or of another root, are not to be found here: there everybody is believed.
+  std::optional<StatsdSenders> senders;
+  if (root.real()) senders.emplace(root, impl->layout ? &*impl->layout : nullptr);
+  if (auto collector = StatsdCollector::open(std::move(statsd), std::move(senders))) {
     impl->statsd = collector->get();
     feeds.push_back({.source = SloSource::Statsd,
                      .collector = std::move(*collector),
@@ -242,17 +248,41 @@ void Node::drain_cgroup_events(Now now) {
   if (impl_->watch) impl_->targets->apply(now, impl_->watch->drain(now, kCgroupsPerWakeUp));
 }
 
-void Node::drain_metrics() {
-  if (impl_->statsd) impl_->statsd->drain();
+Duration Node::drain_metrics(std::optional<Duration> woke) {
+  if (!impl_->statsd) return {};
+  impl_->statsd->drain(woke);
+  return impl_->statsd->rest();
+}
+
+void Node::close_metrics() {
+  if (impl_->statsd) impl_->statsd->close();
+}
+
+std::pair<Duration, Duration> Node::metrics_cost() const {
+  if (!impl_->statsd) return {};
+  const StatsdReadingCost& cost = impl_->statsd->cost();
+  return {cost.all(), cost.believed};
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> Node::metrics_counters() const {
   if (!impl_->statsd) return {};
   const StatsdCounters& c = impl_->statsd->counters();
-  return {{"datagrams", c.datagrams}, {"bytes", c.bytes},    {"lines", c.lines},
-          {"used", c.used},           {"unused", c.unused},  {"unassigned", c.unassigned},
-          {"refused", c.refused},     {"events", c.events},  {"malformed", c.malformed},
-          {"truncated", c.truncated}, {"dropped", c.dropped}};
+  return {{"datagrams", c.datagrams},
+          {"bytes", c.bytes},
+          {"lines", c.lines},
+          {"used", c.used},
+          {"unused", c.unused},
+          {"unassigned", c.unassigned},
+          {"refused", c.refused},
+          {"events", c.events},
+          {"malformed", c.malformed},
+          {"truncated", c.truncated},
+          {"dropped", c.dropped},
+          {"foreign", c.foreign},
+          {"strangers", c.strangers},
+          {"over_budget", c.over_budget},
+          {"strangers_at_door", c.strangers_at_door},
+          {"over_budget_at_door", c.over_budget_at_door}};
 }
 
 TickReport Node::tick(Now now) {

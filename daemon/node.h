@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,9 +65,15 @@ class Node {
   int cgroup_events_fd() const;
   std::vector<int> metrics_fds() const;
   void drain_cgroup_events(Now now);
-  void drain_metrics();
+  /// `woke`: this thread's CPU time when it was woken for that. Returns how long to let them wait from here
+  /// on.
+  Duration drain_metrics(std::optional<Duration> woke = std::nullopt);
+  /// Nobody is listened to any more.
+  void close_metrics();
   /// Of the StatsD sockets; empty without them.
   std::vector<std::pair<std::string, std::uint64_t>> metrics_counters() const;
+  /// CPU time that reading them took, and of it for what was believed.
+  std::pair<Duration, Duration> metrics_cost() const;
 
   TickReport tick(Now now);
 

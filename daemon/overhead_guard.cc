@@ -40,7 +40,9 @@ void OverheadGuard::begin_window(const OwnCost& cost) {
 bool OverheadGuard::measure(const OwnCost& cost) {
   const Duration elapsed = cost.at - window_.at;
   if (elapsed < options_.window) return false;
-  process_pct_ = share_pct(cost.process - window_.process, elapsed);
+  const Duration reading = cost.reading - window_.reading;
+  process_pct_ = share_pct(std::max(cost.process - window_.process - reading, Duration()), elapsed);
+  believed_pct_ = share_pct(cost.believed - window_.believed, elapsed);
   for (std::size_t i = 0; i < probes_.size(); ++i)
     probes_[i].pct = share_pct(cost.probes.at(i) - window_.probes.at(i), elapsed);
   begin_window(cost);
@@ -127,6 +129,10 @@ std::vector<std::string> OverheadGuard::reasons() const {
       all.push_back(
           words("the %s probe took %.2g %% of one core, flashd's budget is %.2g %%: it is out for %g min",
                 p.name.c_str(), p.pct_then, options_.budget_pct, seconds(p.pause) / 60));
+  if (options_.budget_pct > 0 && believed_pct_ > options_.budget_pct)
+    all.push_back(words(
+        "reading StatsD lines takes more than %.2g %% of one core: clients should send several lines at once",
+        options_.budget_pct));
   if (exhausted_)
     all.push_back(
         words("flashd costs more than its budget of %.2g %% of one core, and samples as little as it can",

@@ -1,7 +1,9 @@
 // Purpose: keeps what flashd costs the machine within a budget: the CPU time of its process and of its
-// programs in the kernel, as a share of one core. Beyond it flashd samples less: a longer period, or a probe
-// taken out, whichever saves more, until what is left fits; back when it fits again. Pure: the daemon
-// measures, and does what stretch() and paused() say. Ownership: values. Thread rule: one thread.
+// programs in the kernel, as a share of one core. Reading what is sent to it is not judged with it: that
+// grows with what others send, not with how often flashd looks, and is bounded where it is read
+// (StatsdCollector). Beyond it flashd samples less: a longer period, or a probe taken out, whichever saves
+// more, until what is left fits; back when it fits again. Pure: the daemon measures, and does what stretch()
+// and paused() say. Ownership: values. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +25,8 @@ struct OverheadOptions {
 struct OwnCost {
   Duration at{};
   Duration process{};            // user and system time
+  Duration reading{};            // of it: datagrams of applications, and of who is not believed
+  Duration believed{};           // of reading: what was believed
   std::vector<Duration> probes;  // of their programs, in whoever's context they ran
 };
 
@@ -53,6 +57,7 @@ class OverheadGuard {
   bool paused(std::size_t probe) const { return probes_[probe].out; }
 
   /// Percent of one core in the last whole window; zeros before.
+  /// Without what reading took.
   double process_pct() const { return process_pct_; }
   double probe_pct(std::size_t probe) const { return probes_[probe].pct; }
   double total_pct() const;
@@ -84,6 +89,7 @@ class OverheadGuard {
   bool begun_ = false;
   OwnCost window_;  // at its begin
   double process_pct_ = 0;
+  double believed_pct_ = 0;
   int beyond_ = 0;          // windows in a row
   bool exhausted_ = false;  // beyond the budget with nothing left to lower
   int stretch_ = 1;

@@ -110,6 +110,14 @@ constexpr Parser kParsers[] = {
      [](std::string_view t) {
        for (const std::string_view word : split_words(t)) FUZZ_REQUIRE(!word.empty());
      }},
+    {'g',
+     [](std::string_view t) {
+       for (const std::string_view controller : {"", "cpu", "memory"}) {
+         const auto path = parse_process_cgroup(t, controller);
+         FUZZ_REQUIRE(!path || (path->starts_with('/') && t.find(*path) != t.npos));
+       }
+     }},
+    {'S', [](std::string_view t) { (void)parse_process_start(t); }},
     {'P', perf},
     {'G', process_cgroups},
     {'N',

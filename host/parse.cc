@@ -386,6 +386,30 @@ Result<std::vector<Mount>> parse_mountinfo(std::string_view text, SkippedRows* s
   return mounts;
 }
 
+Result<std::string_view> parse_process_cgroup(std::string_view text, std::string_view controller) {
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    std::string_view path = take(rest, '\n');  // "4:cpu,cpuacct:/a:b"
+    const std::string_view number = take(path, ':');
+    std::string_view controllers = take(path, ':');
+    bool here = controller.empty() && number == "0" && controllers.empty();
+    while (!here && !controller.empty() && !controllers.empty()) here = take(controllers, ',') == controller;
+    if (!here) continue;
+    if (!path.starts_with('/')) return invalid(path, "the path of a cgroup");
+    return path;
+  }
+  return invalid(text.substr(0, text.find('\n')), "a process' place in the hierarchy");
+}
+
+Result<std::uint64_t> parse_process_start(std::string_view text) {
+  constexpr int kBefore = 19;  // fields from the state, which follows the name, to the start
+  const std::size_t name_ends = text.rfind(')');
+  std::string_view rest =
+      name_ends == std::string_view::npos ? std::string_view() : chomp(text.substr(name_ends + 1));
+  for (int i = 0; i < kBefore; ++i) take_word(rest);
+  return parse_number<std::uint64_t>(take_word(rest), "the start of a process");
+}
+
 Result<std::vector<int>> parse_cpu_list(std::string_view text) {
   std::vector<int> cpus;
   text = chomp(text);

@@ -108,6 +108,14 @@ struct Mount {
 /// /proc/PID/mountinfo, octal escapes undone.
 Result<std::vector<Mount>> parse_mountinfo(std::string_view text, SkippedRows* skipped = nullptr);
 
+/// /proc/PID/cgroup: the path in the v1 hierarchy that has the controller, or in the v2 one (`controller` is
+/// empty). A view into `text`. EINVAL: there is no such hierarchy, or its path is none.
+Result<std::string_view> parse_process_cgroup(std::string_view text, std::string_view controller);
+
+/// /proc/PID/stat: when the process started, in clock ticks (USER_HZ) since boot. Its name is in parentheses
+/// and may hold anything, also parentheses.
+Result<std::uint64_t> parse_process_start(std::string_view text);
+
 /// "0-3,8\n" ascending and without duplicates; "\n" is the empty list. CPU numbers up to kMaxCpu.
 inline constexpr int kMaxCpu = 65535;
 Result<std::vector<int>> parse_cpu_list(std::string_view text);

@@ -123,5 +123,17 @@ TEST(DDSketch, IsAsNewAfterClear) {
   EXPECT_EQ(sketch.count(), 1);
 }
 
+TEST(DDSketch, LightenedIsAsIfLessHadBeenAdded) {
+  DDSketch sketch, wanted;
+  for (DDSketch* s : {&sketch, &wanted}) s->add(180, 30);
+  sketch.add(1, 1000);
+  wanted.add(1, 30);
+  sketch.lighten(1, 970);
+  EXPECT_DOUBLE_EQ(sketch.count(), wanted.count());
+  for (const double q : {0.1, 0.5, 0.9, 0.99}) EXPECT_DOUBLE_EQ(sketch.quantile(q), wanted.quantile(q)) << q;
+  sketch.lighten(1, 1e9);
+  EXPECT_DOUBLE_EQ(sketch.count(), 30) << "not more than is there";
+}
+
 }  // namespace
 }  // namespace flash

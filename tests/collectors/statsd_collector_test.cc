@@ -16,6 +16,9 @@
 #include <random>
 #include <string>
 
+#include "core/process.h"
+#include "host/parse.h"
+
 namespace flash {
 namespace {
 
@@ -146,6 +149,23 @@ TEST_F(Statsd, WeighsSampledLines) {
   statsd_->ingest("latency:10:20|ms|@0.1|#app:web");
   statsd_->collect(at(1), table_);
   EXPECT_DOUBLE_EQ(sample(1, Signal::RequestRate).value, 20);
+}
+
+TEST_F(Statsd, OneLineDoesNotOutweighAllOthersWhateverItsSampleRate) {
+  start();
+  track(1, "web");
+  speak("latency:1|ms|#app:web");
+  for (int i = 0; i < 30; ++i) statsd_->ingest("latency:180|ms|#app:web");
+  statsd_->ingest("latency:1|ms|@1e-6|#app:web");
+  statsd_->ingest("latency:1|ms|@1e-300|#app:web");  // malformed
+  statsd_->collect(at(1), table_);
+  EXPECT_NEAR(sample(1, Signal::LatencyP99).value, 180, 2);
+  EXPECT_TRUE(sample(1, Signal::LatencyP99).trusted());
+  // Lines of equal rates weigh as they say.
+  for (int i = 0; i < 30; ++i) statsd_->ingest("latency:10|ms|@0.01|#app:web\nlatency:180|ms|#app:web");
+  statsd_->collect(at(2), table_);
+  EXPECT_NEAR(sample(1, Signal::LatencyP50).value, 10, 0.2);
+  EXPECT_NEAR(sample(1, Signal::LatencyP99).value, 10, 0.2) << "30 of 3,030 took longer";
 }
 
 TEST_F(Statsd, AnExplicitRequestCounterWinsOverLatencySamples) {
@@ -560,6 +580,106 @@ TEST(StatsdUdp, ReceivesOnLoopbackAndCountsWhatTheKernelDropped) {
   ASSERT_EQ(statsd.degraded().size(), 1u);
   statsd.collect(at(1), table);
   EXPECT_TRUE(statsd.degraded().empty());
+}
+
+/// With senders that are placed: this process lives in its own cgroup, whatever that is here.
+class StatsdFromSomebody : public StatsdSocket {
+ protected:
+  void listen_to(const Target& target) {
+    auto layout = CgroupLayout::detect(HostRoot());
+    if (!layout) GTEST_SKIP() << "no cgroups: " << layout.error().message();
+    std::string text;
+    std::getline(std::ifstream("/proc/self/cgroup"), text, '\0');
+    const bool v1 = layout->version(layout->reference()) == CgroupVersion::V1;
+    const auto own = parse_process_cgroup(text, !v1                                               ? ""
+                                                : layout->reference() == CgroupController::Memory ? "memory"
+                                                                                                  : "cpu");
+    ASSERT_TRUE(own) << own.error().message();
+    own_ = *own;
+    StatsdOptions options;
+    options.socket = path_;
+    options.clocks = [] { return StatsdClocks{clock_now(CLOCK_BOOTTIME), clock_now(CLOCK_REALTIME)}; };
+    options.cpu = [] { return clock_now(CLOCK_THREAD_CPUTIME_ID); };
+    auto opened = StatsdCollector::open(std::move(options), StatsdSenders(HostRoot(), &*layout));
+    ASSERT_TRUE(opened) << opened.error().message();
+    statsd_ = *std::move(opened);
+    Target described = target;
+    if (!described.cgroup.empty()) described.cgroup = own_;
+    statsd_->track(described);
+    // Whose number lives for less than a clock tick is not known from one that was given again.
+    ::usleep(30000);
+  }
+  std::string own_;
+};
+
+TEST_F(StatsdFromSomebody, WhoLivesInTheTargetIsBelievedAndPaysForIt) {
+  Target web = target(1, "web");
+  web.cgroup = "its own";
+  ASSERT_NO_FATAL_FAILURE(listen_to(web));
+  if (IsSkipped()) return;
+  send("latency:1|ms|#app:web\nlatency:1|ms|#app:shop");
+  statsd_->drain();
+  EXPECT_EQ(statsd_->counters().used, 1u);
+  EXPECT_EQ(statsd_->counters().unassigned, 1u);
+  EXPECT_EQ(statsd_->counters().strangers, 0u);
+  EXPECT_GT(statsd_->cost().believed, Duration{});
+  EXPECT_EQ(statsd_->cost().refused, Duration{});
+}
+
+TEST_F(StatsdFromSomebody, WhoLivesElsewhereIsNotReadAndItIsSaidWho) {
+  Target web = target(1, "web");  // without a cgroup: nobody lives there
+  ASSERT_NO_FATAL_FAILURE(listen_to(web));
+  if (IsSkipped()) return;
+  send("latency:1|ms|#app:web");
+  statsd_->drain();
+  EXPECT_EQ(statsd_->counters().lines, 0u);
+  EXPECT_EQ(statsd_->counters().strangers, 1u);
+  EXPECT_GT(statsd_->cost().refused, Duration{});
+  EXPECT_EQ(statsd_->cost().believed, Duration{});
+  ObservationTable table;
+  statsd_->collect(at(1), table);
+  ASSERT_EQ(statsd_->degraded().size(), 1u);
+  EXPECT_EQ(statsd_->degraded()[0].reason,
+            "what processes in " + own_ +
+                " send is not believed: no target lives there, and no rule names "
+                "them (slo.statsd.senders)");
+  for (int second = 2; second < 70; ++second) statsd_->collect(at(second), table);
+  EXPECT_TRUE(statsd_->degraded().empty()) << "until it has been quiet for a while";
+}
+
+TEST_F(StatsdFromSomebody, WhoIsNamedOrAnybodyIsBelieved) {
+  Target web = target(1, "web");
+  web.statsd_senders = {"*"};
+  ASSERT_NO_FATAL_FAILURE(listen_to(web));
+  if (IsSkipped()) return;
+  send("latency:1|ms|#app:web");
+  statsd_->drain();
+  EXPECT_EQ(statsd_->counters().used, 1u);
+  web.statsd_senders = {own_};
+  statsd_->track(web);
+  send("latency:1|ms|#app:web");
+  statsd_->drain();
+  EXPECT_EQ(statsd_->counters().used, 2u);
+  web.statsd_senders = {"/flashd-test-nowhere"};
+  statsd_->track(web);
+  send("latency:1|ms|#app:web");
+  statsd_->drain();
+  EXPECT_EQ(statsd_->counters().used, 2u);
+  EXPECT_EQ(statsd_->counters().strangers, 1u);
+}
+
+TEST_F(StatsdFromSomebody, ReadingThatTookItsShareRests) {
+  Target web = target(1, "web");
+  web.cgroup = "its own";
+  ASSERT_NO_FATAL_FAILURE(listen_to(web));
+  if (IsSkipped()) return;
+  EXPECT_EQ(statsd_->rest(), Duration{});
+  send("latency:1|ms|#app:web");
+  // As if it had been woken ten seconds of CPU time ago.
+  statsd_->drain(clock_now(CLOCK_THREAD_CPUTIME_ID) - seconds(10));
+  EXPECT_GT(statsd_->rest(), seconds(60));
+  send("latency:1|ms|#app:web");
+  EXPECT_EQ(statsd_->drain(), 0u) << "it waits in the kernel";
 }
 
 }  // namespace

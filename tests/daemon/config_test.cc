@@ -494,7 +494,7 @@ TEST(ConfigKeys, EveryRowIsComplete) {
     if (key.type == KeyType::Number || key.type == KeyType::Integer) {
       EXPECT_TRUE(std::isfinite(key.min) && std::isfinite(key.max) && key.min < key.max);
     }
-    if (key.type == KeyType::Text) {
+    if (key.type == KeyType::Text || key.type == KeyType::Texts) {
       EXPECT_TRUE(key.check != nullptr && !key.form.empty());
     }
     if (key.nullable) {
@@ -505,6 +505,23 @@ TEST(ConfigKeys, EveryRowIsComplete) {
       EXPECT_NE(find_config_key(parent), nullptr);
     }
   }
+}
+
+TEST(Config, AListOfTextsIsCheckedTextByText) {
+  const auto with = [](const std::string& senders) {
+    return parse(R"({"rules": {"web": {"select": {"unit": "web.service"}, "slo": {"statsd": {"senders": )" +
+                 senders + "}}}}}");
+  };
+  const auto right = with(R"(["/system.slice/proxy.service", "*"])");
+  ASSERT_TRUE(right) << right.errors.at(0);
+  EXPECT_THAT(right.config->rules.at(0)->slo.statsd.senders, ElementsAre("/system.slice/proxy.service", "*"));
+  EXPECT_THAT(with(R"("*")").errors, ElementsAre(HasSubstr("expected a list in brackets, got the text")));
+  EXPECT_THAT(with(R"(["*", 1])").errors,
+              ElementsAre(HasSubstr("/rules/web/slo/statsd/senders/1: expected text (globs), got ")));
+  EXPECT_THAT(with(R"(["proxy"])").errors, ElementsAre(HasSubstr("does not begin with '/'")));
+  std::string many = "[\"*\"";
+  for (std::size_t i = 0; i < kMostTexts; ++i) many += ", \"/a\"";
+  EXPECT_THAT(with(many + "]").errors, ElementsAre(HasSubstr("has more than 64 entries")));
 }
 
 TEST(ConfigKeys, DefaultsAreAcceptedByTheirOwnRows) {
@@ -532,6 +549,7 @@ TEST(ConfigKeys, EachKeySetsItsOwnFieldAndReadsItBack) {
     json value;
     const json was = key.get(ConfigDraft{});
     if (key.type == KeyType::Boolean) value = !was.get<bool>();
+    if (key.type == KeyType::Texts) value = json::array({"/a", "/b*"});
     if (key.type == KeyType::Choice)
       value = std::string(was == std::string(key.choices.back()) ? key.choices.front() : key.choices.back());
     if (key.type == KeyType::Number || key.type == KeyType::Integer)

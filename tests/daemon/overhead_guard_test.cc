@@ -55,6 +55,28 @@ TEST_F(Overhead, ACostWithinTheBudgetIsShownAndChangesNothing) {
   EXPECT_THAT(guard_.reasons(), ElementsAre());
 }
 
+TEST_F(Overhead, WhatReadingOthersDatagramsTakesIsNotPaidForByTheTick) {
+  costs(0.4, 0, 0);
+  bool changed = false;
+  for (int i = 0; i < 300; ++i) {
+    cost_.process += 100ms;
+    cost_.reading += 100ms;  // a tenth of a core, of strangers
+    changed = tick() || changed;
+  }
+  EXPECT_FALSE(changed);
+  EXPECT_EQ(guard_.stretch(), 1);
+  EXPECT_NEAR(guard_.process_pct(), 0.4, 1e-6);
+  EXPECT_THAT(guard_.reasons(), ElementsAre());
+  for (int i = 0; i < 60; ++i) {
+    cost_.process += 30ms;
+    cost_.reading += 30ms, cost_.believed += 30ms;
+    changed = tick() || changed;
+  }
+  EXPECT_FALSE(changed) << "a longer period would not make it less";
+  EXPECT_THAT(guard_.reasons(),
+              ElementsAre(HasSubstr("reading StatsD lines takes more than 1 % of one core")));
+}
+
 TEST_F(Overhead, ABurstOfOneWindowChangesNothing) {
   costs(3, 0, 0);
   EXPECT_FALSE(windows(1));

@@ -358,5 +358,37 @@ TEST(ParseError, ShowsNoControlCharacters) {
   EXPECT_EQ(bad.error().message().find('\x1b'), std::string::npos);
 }
 
+TEST(ProcessCgroup, IsThePathInTheHierarchyThatCounts) {
+  constexpr std::string_view kV1 = "9:name=systemd:/s\n4:memory:/m\n2:cpu,cpuacct:/a:b\n0::/\n";
+  EXPECT_EQ(*parse_process_cgroup(kV1, "memory"), "/m");
+  EXPECT_EQ(*parse_process_cgroup(kV1, "cpu"), "/a:b") << "a name may hold colons";
+  EXPECT_EQ(*parse_process_cgroup(kV1, "cpuacct"), "/a:b");
+  EXPECT_EQ(*parse_process_cgroup(kV1, ""), "/");
+  EXPECT_EQ(*parse_process_cgroup("0::/system.slice/web.service", ""), "/system.slice/web.service");
+}
+
+TEST(ProcessCgroup, UnparsableOrWithoutThatHierarchyIsAnError) {
+  EXPECT_FALSE(parse_process_cgroup("", ""));
+  EXPECT_FALSE(parse_process_cgroup("0::/a\n", "cpu"));
+  EXPECT_FALSE(parse_process_cgroup("2:cpu:/a\n", ""));
+  EXPECT_FALSE(parse_process_cgroup("2:cpu\n", "cpu"));
+  EXPECT_FALSE(parse_process_cgroup("0::a\n", ""));
+  EXPECT_FALSE(parse_process_cgroup("12:cpux:/a\n", "cpu"));
+}
+
+TEST(ProcessStart, IsTheTwentySecondFieldWhateverTheNameHolds) {
+  const std::string rest = " S 1 17 17 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3\n";
+  EXPECT_EQ(*parse_process_start("17 (sleep)" + rest), 98765u);
+  EXPECT_EQ(*parse_process_start("17 (a) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 7)" + rest), 98765u);
+  EXPECT_EQ(*parse_process_start("17 (new\nline)" + rest), 98765u);
+}
+
+TEST(ProcessStart, UnparsableOrCutIsAnError) {
+  EXPECT_FALSE(parse_process_start(""));
+  EXPECT_FALSE(parse_process_start("17 (sleep) S 1 17"));
+  EXPECT_FALSE(parse_process_start("17 sleep S 1 17 17 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765"));
+  EXPECT_FALSE(parse_process_start("17 (sleep) S 1 17 17 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 -5 1"));
+}
+
 }  // namespace
 }  // namespace flash

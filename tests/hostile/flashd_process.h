@@ -74,7 +74,8 @@ class Attacker {
   pid_t pid_;
 };
 
-/// flashd with arguments of a test's own; its log goes to a file. Ended by SIGKILL unless stop() was called.
+/// flashd with arguments of a test's own; its log goes to a file. `through`: a program that runs it. Ended by
+/// SIGKILL unless stop() was called.
 class Flashd {
  public:
   /// `through`: a program that starts it, with its arguments.

@@ -495,7 +495,7 @@ TEST_F(RequestSamples, OfAnApplicationThatLiesContradictItAndTheLiarIsNamed) {
   EXPECT_EQ(ladder.degraded()[0].target, "liar");
   EXPECT_THAT(ladder.degraded()[0].reason,
               HasSubstr("liar: statsd says latency.p50 is 1.0 ms, the kernel sees "));
-  EXPECT_EQ(seen[Signal::LatencyP50].validity, Validity::Degraded);
+  EXPECT_GE(seen[Signal::LatencyP50].value, 45) << "the kernel's word counts";
   EXPECT_THAT(ladder.sources()[0].reason, HasSubstr("the kernel contradicts it"));
 }
 

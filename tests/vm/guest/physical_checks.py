@@ -38,7 +38,8 @@ def _settings(slo: float, mode: str = "control") -> dict:
         "rules": {
             "web": None, "scope": None, "direct": None,
             "cpus": {"task": "cpu-frequency", "select": {"cpus": str(CPU)},
-                     "application": "encoder", "slo": {"throughput_rps": slo},
+                     "application": "encoder",
+                     "slo": {"throughput_rps": slo, "statsd": {"senders": ["/app.slice/encoder.service"]}},
                      "guards": {"flap_budget": 60}},
         },
     }

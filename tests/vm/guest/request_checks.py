@@ -92,7 +92,7 @@ def lies():
             return reasons[0] if reasons else None
         reason = eventually("the lie is degraded", named, 40)
         require("liar" in reason and "statsd says" in reason, reason)
-        rows = sources("latency.p50", "statsd")
+        rows = sources("latency.p50", "kernel")
         require(any("the kernel contradicts it" in row["reason"] for row in rows), f"doctor does not tell: {rows}")
         flashd.next_ticks(8)
         found = run("journalctl", "-b", "-o", "json", "--no-pager", "FLASHD_PART=slo", f"_PID={flashd.main_pid()}",
