@@ -84,6 +84,7 @@ void CgroupAncestors::collect(Now now) {
     };
     level.allowed.cores = lower(of_this(level.cores), above.cores);
     level.allowed.memory = lower(of_this(level.memory), above.memory);
+    level.allowed.guarded = lower({level.allowed.guarded, {}}, {above.guarded, {}}).value;
     level.allowed.throttled = worse(level.allowed.throttled, above.throttled);
     level.allowed.throttled_time = worse(level.allowed.throttled_time, above.throttled_time);
     level.allowed.memory_hits = sum(level.allowed.memory_hits, above.memory_hits);
@@ -120,6 +121,7 @@ void CgroupAncestors::read(Now now, Level& level) {
 
   // Without a limit nothing is counted.
   Allowed& out = level.allowed;
+  if (const auto guarded = cgroup.memory_protection()) out.guarded = Sample::good(*guarded);
   if (level.cores.usable() && std::isfinite(level.cores.value)) {
     if (const auto stat = cgroup.bandwidth(); stat && stat->has_bandwidth) {
       const Sample periods = level.periods.growth(stat->periods);

@@ -9,13 +9,10 @@ namespace flash {
 namespace {
 
 constexpr std::array kSignals = {
-    Signal::CpuUsage,       Signal::CpuLimit,
-    Signal::CpuThrottled,   Signal::CpuThrottledTime,
-    Signal::CpuCeiling,     Signal::MemoryCeiling,
-    Signal::MemoryUsage,    Signal::MemoryWorkingSet,
-    Signal::MemoryLimit,    Signal::MemoryHighEvents,
-    Signal::MemoryOomKills, Signal::IoReadBytes,
-    Signal::IoWriteBytes,   Signal::Pids,
+    Signal::CpuUsage,    Signal::CpuLimit,         Signal::CpuThrottled,   Signal::CpuThrottledTime,
+    Signal::CpuCeiling,  Signal::MemoryCeiling,    Signal::MemoryUsage,    Signal::MemoryWorkingSet,
+    Signal::MemoryLimit, Signal::MemoryHighEvents, Signal::MemoryOomKills, Signal::MemoryProtected,
+    Signal::IoReadBytes, Signal::IoWriteBytes,     Signal::Pids,
 };
 
 /// What acts of its own limit and those above it. A cgroup that has no file for its own has those above.
@@ -133,6 +130,11 @@ void CgroupCollector::collect_memory(Now now, State& state, Observation& out) {
     own = failed(state, limits.error());
   }
   out[Signal::MemoryCeiling] = state.memory.value;
+  // What a tenant writes into its own cgroups protects nothing that those above have not.
+  if (const auto guarded = state.cgroup.memory_protection())
+    out[Signal::MemoryProtected] =
+        lower({Sample::good(*guarded), {}}, {state.above ? state.above->guarded : Sample::missing(), {}})
+            .value;
   out[Signal::MemoryLimit] = in_force(own, state.memory);
   const auto events = state.cgroup.memory_events();
   if (events) {

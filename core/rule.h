@@ -139,6 +139,15 @@ struct ExplorationOptions {
   int hold_steps = 3;      // a variation lasts so long: an effect needs more than one step to show
 };
 
+/// What stands for the objective of resource-limits where `slo` gives none: beyond how much it is too much
+/// (1: never), and how long policies are out of the seat after one that hurt (policy/contention.h).
+struct ContentionOptions {
+  double throttled = 0.25;        // share of the CFS periods
+  double cpu_pressure = 0.40;     // PSI some
+  double memory_pressure = 0.10;  // PSI full
+  double backoff_s = 600;         // the first time; twice as long each time, at most a day
+};
+
 struct Rule {
   std::string name;
   Task task = Task::ResourceLimits;
@@ -154,6 +163,7 @@ struct Rule {
   MemoryLimitOptions memory;
   FrequencyOptions frequency;
   GuardOptions guards;
+  ContentionOptions contention;
   ExplorationOptions exploration;
   LeaseOptions lease;
   bool allow_kubelet = false;  // write directly what is the kubelet's

@@ -45,6 +45,8 @@ constexpr std::array<SignalTraits, kSignalCount> kTable = {{
      "memory allowed, by its own limits and those above it"},
     {Signal::MemoryCeiling, "memory.ceiling", "bytes", 0, kInf,
      "memory allowed by other limits than the one that is controlled"},
+    {Signal::MemoryProtected, "memory.protected", "bytes", 0, kInf,
+     "memory that the kernel leaves it when there is little (memory.min, memory.low, and those above it)"},
     {Signal::MemoryPressureSome, "memory.pressure.some", "ratio", 0, kMaxShare,
      "share of time some task waited for memory"},
     {Signal::MemoryPressureFull, "memory.pressure.full", "ratio", 0, kMaxShare,

@@ -29,6 +29,8 @@ enum class Signal : std::uint8_t {
   MemoryLimit,       // bytes allowed, by its own limits and those of the cgroups above it; +inf = none
   MemoryCeiling,     // the lowest memory limit that is not its knob's: its memory.max, those above; missing:
                      // none
+  MemoryProtected,   // bytes that the kernel leaves it when memory is short, by memory.min or memory.low and
+                     // those of all cgroups above it
   MemoryPressureSome,
   MemoryPressureFull,
   MemoryHighEvents,  // times per second over memory.high (v1: memory.failcnt)

@@ -19,6 +19,7 @@
 #include "daemon/dbus_service.h"
 #include "daemon/drivers.h"
 #include "daemon/event_log.h"
+#include "daemon/hurt_records.h"
 #include "daemon/journal.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
@@ -76,6 +77,8 @@ class App {
   void allow_writes();
   void disconnect_bus();
   void take_over();
+  void recall_hurts();
+  void keep_hurts();
   void restore_previous(const std::string& directory);
   Result<void> reload();
   void on_tick();
@@ -116,6 +119,7 @@ class App {
   Duration bus_retry_at_{};
   std::string bus_trouble_;
   std::string state_directory_;
+  std::vector<HurtRecord> hurts_;  // as they were written last
   std::unique_ptr<Node> node_;
   DecisionJournal journal_;
   std::unique_ptr<Peers> peers_;
@@ -246,6 +250,7 @@ Result<void> App::start() {
       !offered && offered.error().is(std::errc::file_exists) && !line_.dry_run)
     return std::move(offered).error();
   if (!line_.dry_run) take_over();
+  recall_hurts();
   LedgerRestore orphans;
   orphans.report = node_->start(read_clocks());
   log_restore(orphans);
@@ -285,6 +290,23 @@ void App::take_over() {
   if (auto cleared = ledger.set_keep(false, ""); !cleared && left > 0)
     log(LOG_ERR, cleared.error().message());
   unlink(upgrade_marker(state_directory_).c_str());
+}
+
+/// How often policies hurt which target, of the flashd before.
+void App::recall_hurts() {
+  auto records = read_hurt_records(state_directory_);
+  if (!records)
+    log(LOG_WARNING, "which policies hurt before is not known: " + records.error().message());
+  else
+    node_->loop().recall_hurts(read_clocks(), hurts_ = *std::move(records));
+}
+
+void App::keep_hurts() {
+  std::vector<HurtRecord> now = node_->loop().hurts();
+  if (line_.dry_run || now == hurts_) return;
+  hurts_ = std::move(now);
+  if (auto kept = write_hurt_records(state_directory_, hurts_); !kept)
+    log(LOG_WARNING, "that a policy hurt is forgotten with this process: " + kept.error().message());
 }
 
 /// The flashd before had another state directory: its values must not become our originals.
@@ -386,7 +408,9 @@ void App::on_changed(TargetId id, AgentChange change) {
   const auto view = node_->loop().view(id);
   if (!view) return;
   if (change.added) log_managed(*view);
-  if (change.stage) log_stage(*view);
+  if (!change.stage) return;
+  log_stage(*view);
+  keep_hurts();
 }
 
 void App::on_decided(const Target& target, const Decision& decision) {

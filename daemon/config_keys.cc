@@ -1014,6 +1014,43 @@ std::vector<ConfigKey> make_table() {
                      .meaning = "Share of throttled periods at which the CPU limit is no longer cut, where "
                                 "the kernel tells no pressure."}));
 
+  object("/rules/*/contention",
+         "What stands for the objective where slo gives none: throttling and pressure.", kLimits);
+  t.push_back(
+      bound(FIELD(rule.contention.throttled),
+            {.pointer = "/rules/*/contention/throttled",
+             .type = KeyType::Number,
+             .min = 0.01,
+             .max = 1,
+             .only = kLimits,
+             .meaning = "Share of throttled periods above which the objective counts as missed; 1: never."}));
+  t.push_back(bound(FIELD(rule.contention.cpu_pressure),
+                    {.pointer = "/rules/*/contention/cpu_pressure",
+                     .type = KeyType::Number,
+                     .min = 0.01,
+                     .max = 1,
+                     .only = kLimits,
+                     .meaning = "CPU pressure (some) above which it does; 1: never."}));
+  t.push_back(
+      bound(FIELD(rule.contention.memory_pressure),
+            {.pointer = "/rules/*/contention/memory_pressure",
+             .type = KeyType::Number,
+             .min = 0.01,
+             .max = 1,
+             .only = kLimits,
+             .meaning = "Memory pressure (full) above which it does; running into the memory limit while "
+                        "nearly all of it is in use, and a kill for lack of memory, always do."}));
+  t.push_back(
+      bound(FIELD(rule.contention.backoff_s),
+            {.pointer = "/rules/*/contention/backoff_s",
+             .type = KeyType::Number,
+             .min = 10,
+             .max = 604800,
+             .unit = "s",
+             .only = kLimits,
+             .meaning = "How long policies are out of the seat after one under which these rose clearly "
+                        "above what they were under the rules; twice as long each time, at most a day."}));
+
   object("/rules/*/lease", "What to do when somebody else writes a knob.");
   t.push_back(choice<ForeignWrite>(
       FIELD(rule.lease.on_foreign_write),

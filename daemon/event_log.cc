@@ -81,7 +81,9 @@ void log_managed(const AgentView& agent) {
 
 void log_stage(const AgentView& agent) {
   const Target& target = *agent.target;
-  log(LOG_NOTICE, target.name + ": stage " + std::string(to_string(agent.stage)),
+  std::string message = target.name + ": stage " + std::string(to_string(agent.stage));
+  if (!agent.stages.empty()) message += ": " + agent.stages.back().reason;
+  log(LOG_NOTICE, message,
       {{"MESSAGE_ID", std::string(kMessageStage)},
        {"FLASHD_AGENT", agent_name(target.id)},
        {"FLASHD_TARGET", target.name},

@@ -48,6 +48,8 @@ Cgroup::Cgroup(const CgroupLayout& layout, std::string path, std::uint64_t inode
       {File::MemoryUsage, C::Memory, kStatistics, "memory.current", "memory.usage_in_bytes"},
       {File::MemoryHigh, C::Memory, kBoth, "memory.high", nullptr},
       {File::MemoryMax, C::Memory, kBoth, "memory.max", "memory.limit_in_bytes"},
+      {File::MemoryMin, C::Memory, kBoth, "memory.min", nullptr},
+      {File::MemoryLow, C::Memory, kBoth, "memory.low", nullptr},
       {File::MemoryStat, C::Memory, kStatistics, "memory.stat", "memory.stat"},
       {File::MemoryEvents, C::Memory, kStatistics, "memory.events", "memory.oom_control"},
       {File::MemoryEventsLocal, C::Memory, kLimits, "memory.events.local", nullptr},
@@ -213,6 +215,25 @@ Result<MemoryLimits> Cgroup::memory_limits() const {
 Result<double> Cgroup::memory_limit() const {
   FLASH_TRY(const auto limits, memory_limits());
   return std::min(limits.high, limits.max);
+}
+
+Result<double> Cgroup::memory_protection() const {
+  Buffer buffer;
+  double most = 0;
+  bool any = false;
+  for (const File file : {File::MemoryMin, File::MemoryLow}) {
+    const auto text = read(file, buffer);
+    if (!text) {
+      // memory.min came later than memory.low.
+      if (file == File::MemoryLow && !any) return text.error();
+      if (!absent(text.error())) return text.error();
+      continue;
+    }
+    FLASH_TRY(const double bytes, parse_limit_v2(*text));
+    most = std::max(most, bytes);
+    any = true;
+  }
+  return most;
 }
 
 Result<double> Cgroup::cpu_ceiling() const {

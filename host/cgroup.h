@@ -71,6 +71,10 @@ class Cgroup {
   Result<MemoryLimits> memory_limits() const;
   /// The lower of both, bytes; +inf = none.
   Result<double> memory_limit() const;
+  /// Bytes that the kernel does not reclaim from it, or not before others' (the higher of v2 memory.min and
+  /// memory.low), as far as the cgroups above it have as much; +inf: all of it. ENOENT on v1 and for the
+  /// root.
+  Result<double> memory_protection() const;
   /// Of memory.stat, the dearest file (6 to 9 us on v1): not for every tick.
   Result<std::uint64_t> inactive_file() const;
   Result<MemoryEvents> memory_events() const;
@@ -114,6 +118,8 @@ class Cgroup {
     MemoryUsage,
     MemoryHigh,  // v2
     MemoryMax,   // memory.max, memory.limit_in_bytes
+    MemoryMin,   // v2
+    MemoryLow,   // v2
     MemoryStat,
     MemoryEvents,
     MemoryEventsLocal,  // v2

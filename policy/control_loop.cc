@@ -71,6 +71,8 @@ LifecycleInput ControlLoop::Impl::lifecycle_input(const ManagedAgent& a) const {
   in.version = a.seat.accepted_version();
   in.failed_version = a.failed_version;
   const std::uint64_t episodes = retry_episodes(a.failures);
+  in.seconds_to_wait = a.out_until > last_mono ? seconds(a.out_until - last_mono) : 0;
+  in.hurts = a.hurts;
   in.episodes_to_wait = episodes > a.stage_episodes ? episodes - a.stage_episodes : 0;
   in.fallback_reward = a.fallback_reward.mean();
   in.fallback_count = a.fallback_reward.count();
@@ -100,6 +102,7 @@ Result<void> ControlLoop::add_target(Now now, Target target, std::shared_ptr<con
   auto agent = std::make_unique<ManagedAgent>(std::move(target), std::move(rule), window,
                                               Random(impl_->options.seed).fork(std::hash<TargetId>{}(id)));
   agent->stages.push_back({Stage::Initialized, now.wall, "taken up"});
+  impl_->recall(*agent);
   for (Collector* c : impl_->collectors) c->track(agent->target);
   impl_->nesting_known = false;
   impl_->table[id] = Observation{};
@@ -128,6 +131,7 @@ RestoreReport ControlLoop::remove_target(Now, TargetId id, bool gone) {
   impl_->table.erase(id);
   impl_->by_id.erase(id);
   impl_->nesting_known = false;
+  impl_->remember(*a);
   const auto it =
       std::find_if(impl_->agents.begin(), impl_->agents.end(), [a](const auto& p) { return p.get() == a; });
   const std::unique_ptr<ManagedAgent> removed = std::move(*it);

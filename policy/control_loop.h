@@ -70,6 +70,14 @@ struct AgentChange {
   bool added = false, removed = false, stage = false, mode = false, controller = false, episode = false;
 };
 
+/// Of one target: how often policies hurt it and are out for it (policy/fast_trip.cc).
+struct HurtRecord {
+  std::string rule, target;  // their names: a target that is made anew is the same here
+  std::uint64_t hurts = 0, failures = 0;
+  WallTime out_until{};
+  bool operator==(const HurtRecord&) const = default;
+};
+
 struct LoopEvents {
   std::function<void(TargetId, AgentChange)> changed;
   std::function<void(const Target&, const Decision&)> decided;  // every tick of every agent
@@ -115,6 +123,11 @@ class ControlLoop {
   void enable(Now now);
   bool disabled() const;
   const std::string& disabled_reason() const;
+
+  /// Of targets that are managed, and of those that left; what an earlier process knew counts for targets
+  /// that are added later.
+  std::vector<HurtRecord> hurts() const;
+  void recall_hurts(Now now, std::span<const HurtRecord> records);
 
   std::vector<TargetId> agents() const;  // in order of being added
   std::optional<AgentView> view(TargetId id) const;

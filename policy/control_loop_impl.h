@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,6 +30,7 @@ struct ControlLoop::Impl {
   bool disabled = false;
   std::string disabled_reason;
   WallTime last_tick{};
+  Duration last_mono{};
   std::uint64_t ticks = 0;
   bool nesting_known = false;  // ManagedAgent::above of all agents
   OfferBudget offers;          // what may still be spent on offers until the next tick
@@ -40,7 +42,7 @@ struct ControlLoop::Impl {
   };
   std::vector<KnobChange> changes;
   std::vector<Pending> pending;
-  std::vector<MemoryRequest> memory;
+  std::vector<MemoryRequest> memory;  // those of memory_owner first
   std::vector<ManagedAgent*> memory_owner;
   EvaluatorScratch scratch;
   std::vector<float> current_form;
@@ -69,6 +71,13 @@ struct ControlLoop::Impl {
   }
   std::size_t history_size() const { return std::max<std::size_t>(options.history, 2); }
 
+  /// Of targets that left while policies were out: rule and name.
+  struct Remembered {
+    std::uint64_t hurts = 0, failures = 0;
+    Duration out_until{};
+  };
+  std::map<std::string, Remembered> remembered;
+
   // Between ticks (control_loop.cc).
   void fire(ManagedAgent& a);
   Result<void> leave_control(ManagedAgent& a);
@@ -82,6 +91,7 @@ struct ControlLoop::Impl {
   void find_ceilings();
   Decision& next_slot(ManagedAgent& a);
   void reward(ManagedAgent& a, Decision& d, const Observation* before, std::span<const KnobView> knobs);
+  void watch_policy(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now);
   void lifecycle(ManagedAgent& a, Decision& d, Now now);
   void decide(ManagedAgent& a, Decision& d, const Observation* before, std::span<const KnobView> knobs,
               Now now);
@@ -92,7 +102,17 @@ struct ControlLoop::Impl {
   void note(ManagedAgent& a, Decision& d);
   void guard(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
   void arbitrate();
+  void count_memory();
+  void nest_memory();
   void ask(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now);
+  // Of watch_policy(), lifecycle(), decide(), and of targets that come and go (fast_trip.cc).
+  void change_stage(ManagedAgent& a, Decision& d, Stage next, std::string why, Now now);
+  static void account_contention(ManagedAgent& a);
+  void take_out(ManagedAgent& a, Decision& d, std::string why, Now now);
+  static void restored(ManagedAgent& a, Now now);
+  static void bring_back(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
+  void remember(const ManagedAgent& a);
+  void recall(ManagedAgent& a);
   // Of find_ceilings() and note() (ceilings.cc).
   void find_nesting();
   void find_ceiling(ManagedAgent& a);

@@ -73,7 +73,8 @@ double objective(const GuardInput& in, double proposed, std::string& reason) {
   const bool held = in.rules_ask > 0 && (in.knob == KnobKind::CpuFrequency || proposed < in.rules_ask);
   if (!held || same_setting(in.knob, proposed, in.rules_ask)) return proposed;
   if (in.words) {
-    appendf(reason, "of late the policy missed the objective in %.1f %% of its steps, ",
+    appendf(reason, "of late the policy missed the objective%s in %.1f %% of its steps, ",
+            in.rule->slo.given() ? "" : " (none is given: throttling and pressure stand for it)",
             100 * in.objective->policy_share());
     if (in.objective->measuring())
       reason += "and how often the rules would is measured anew";
@@ -124,7 +125,7 @@ double slew(const GuardInput& in, double proposed, std::string& reason) {
   const double to = effective(in, proposed);
   if (!std::isfinite(from) || from <= 0) return proposed;
   const GuardOptions& g = in.rule->guards;
-  double highest = from * (1 + g.max_step_up);
+  double highest = std::max(from * (1 + g.max_step_up), in.bring_back);
   double lowest = from * (1 - g.max_step_down);
   if (in.knob == KnobKind::CpuFrequency) {
     // One hardware step is always allowed, and what is allowed is a hardware step.
@@ -157,6 +158,7 @@ double flap(const GuardInput& in, double proposed, std::string& reason) {
   const bool cut = in.knob == KnobKind::MemoryLimit && direction < 0;
   if (!cut && !in.flaps->reverses(direction)) return proposed;
   if (!in.flaps->reversed(g.flap_budget, in.step, g.flap_window_steps)) return proposed;
+  if (direction > 0 && proposed <= in.bring_back) return proposed;
   if (direction > 0 && (starving(in.knob, *in.observation, g) || short_of_room(in))) return proposed;
   if (in.words)
     appendf(reason, "changed direction %d times in the last %d steps, %d are allowed",

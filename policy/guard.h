@@ -50,6 +50,7 @@ struct GuardInput {
   const FlapRecord* flaps = nullptr;
   std::uint64_t step = 0;  // decisions so far
   double growth_room = 0;  // MemoryLimit: bytes above the working set, LimitsFallback::growth_room()
+  double bring_back = 0;   // a value from before a policy that hurt: slew and flap do not delay it; 0: none
   double rules_ask = 0;    // "objective": what the decision is held to; 0: it is not
   const ObjectiveAccount* objective = nullptr;  // why it is held; needed with rules_ask and words
   bool words = true;  // false: reasons stay empty and no verdict is recorded, for the simulator's pace

@@ -71,6 +71,10 @@ std::uint64_t retry_episodes(std::uint64_t failures) {
   return failures > 6 ? kMost : std::min(kMost, std::uint64_t{1} << (failures - 1));
 }
 
+std::uint64_t forgive_episodes(std::uint64_t failures) {
+  return 4 + 4 * retry_episodes(failures);
+}
+
 namespace {
 
 /// Collects what is missing; the first one begins the sentence.
@@ -133,10 +137,10 @@ StageVerdict judge_stage(Stage stage, const LifecycleInput& in, const UserProfil
   }
   Waits waits;
   switch (stage) {
-    case Stage::Initialized:                 // line 4
-      v.next = p.bootstrap ? Stage::Offline  // lines 5-6: bootstrapping
-                           : Stage::Online;  // lines 7-8: skip bootstrapping
-      v.words = p.bootstrap
+    case Stage::Initialized:                                           // line 4
+      v.next = p.bootstrap || in.seconds_to_wait > 0 ? Stage::Offline  // lines 5-6: bootstrapping
+                                                     : Stage::Online;  // lines 7-8: skip bootstrapping
+      v.words = v.next == Stage::Offline
                     ? "bootstrapping begins: the fallback is in charge, learning goes on from its steps"
                     : "the profile skips bootstrapping";
       return v;
@@ -156,6 +160,9 @@ StageVerdict judge_stage(Stage stage, const LifecycleInput& in, const UserProfil
       if (in.episodes_to_wait > 0)
         appendf(waits.next(), "%llu more episodes, after policies that failed",
                 static_cast<unsigned long long>(in.episodes_to_wait));
+      if (in.seconds_to_wait > 0)
+        appendf(waits.next(), "%.0f s more, after %llu times that a policy hurt",
+                std::ceil(in.seconds_to_wait), static_cast<unsigned long long>(in.hurts));
       if (!waits.none()) break;
       v.next = Stage::Online;  // line 12
       appendf(v.words, "the mean reward is %.2f, %.2f is enough, and policy version %llu is ready", r.mean,

@@ -69,6 +69,8 @@ struct LifecycleInput {
   std::uint64_t version = 0;           // of the policy in the seat
   std::uint64_t failed_version = 0;    // of the one that was sent back to OFFLINE; 0: none
   std::uint64_t episodes_to_wait = 0;  // after repeated failures, see retry_episodes()
+  double seconds_to_wait = 0;          // after policies that hurt (policy/contention.h)
+  std::uint64_t hurts = 0;             // so many times
   double fallback_reward = 0;          // mean per step, earned in INITIALIZED and OFFLINE under control
   std::uint64_t fallback_count = 0;
 };
@@ -103,14 +105,20 @@ struct StageVerdict {
 ///    retraining, and a policy that is measurably worse than the rules has no business in the seat.
 ///  - the same when for an episode nothing that the policy earned could be judged: a policy under which the
 ///    application falls silent must not stay in the seat for want of a bad reward.
-///  - after that OFFLINE -> ONLINE waits for a newer policy, and from the second failure in a row for more
-///  and
-///    more episodes.
+///  - after that OFFLINE -> ONLINE waits for a newer policy, and from the second failure for more and more
+///    episodes.
+///  - after a policy that hurt within seconds (policy/contention.h) it waits for that time to be over, and
+///    INITIALIZED does not go straight to ONLINE.
 StageVerdict judge_stage(Stage stage, const LifecycleInput& input, const UserProfile& profile);
 Stage next_stage(Stage stage, const LifecycleInput& input, const UserProfile& profile);
 
 /// Episodes in OFFLINE before the next try after so many failures without reaching SERVING: 0, 0, 2, 4,
 /// ... 32.
 std::uint64_t retry_episodes(std::uint64_t failures);
+
+/// Episodes of SERVING after which one of so many failures is forgiven: more than were waited for it. To
+/// reach SERVING alone forgives nothing, or a policy that does well until then could hurt as often as it
+/// likes.
+std::uint64_t forgive_episodes(std::uint64_t failures);
 
 }  // namespace flash

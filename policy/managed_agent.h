@@ -16,6 +16,8 @@
 #include "core/decision.h"
 #include "core/rule.h"
 #include "core/target.h"
+#include "policy/arbiter.h"
+#include "policy/contention.h"
 #include "policy/control_loop.h"
 #include "policy/drift.h"
 #include "policy/exploration.h"
@@ -95,9 +97,23 @@ struct ManagedAgent {
   Stage stage = Stage::Initialized;
   std::vector<StageChange> stages;   // newest last, at most AgentView::kStagesKept
   std::uint64_t stage_episodes = 0;  // whole episodes in this stage
-  std::uint64_t failures = 0;        // falls back to OFFLINE since SERVING was last reached
+  std::uint64_t failures = 0;        // falls back to OFFLINE that SERVING has not yet made good
+  std::uint64_t good_episodes = 0;   // in SERVING since the last of them, or the last that was forgiven
   std::uint64_t failed_version = 0;
   FadingMean fallback_reward;
+
+  // Policies that hurt (fast_trip.cc).
+  Contention contention;  // of the step that ended
+  ContentionTrip trip;
+  std::optional<Duration> watched_at;
+  double missed_s = 0, missed_of_s = 0;  // of the second that the account looks at
+  std::uint64_t hurts = 0;               // times that are not forgiven
+  double good_s = 0;                     // that policies have been in charge since, without hurting
+  Duration out_until{};                  // on the monotonic clock: no policy is in charge before
+  Action rules_asked;                    // by the rules, in the decision whose step it is
+  Action rules_gave;                     // in force when the rules, or nobody, were last in charge
+  Action restore, restore_most;          // limits to be brought back; as far as their range allows
+  Duration restore_until{};
 
   Controller controller = Controller::None;
   std::string controller_reason = "not decided yet";
@@ -141,6 +157,9 @@ struct ManagedAgent {
 
   Action in_force, in_force_before;  // during the step that ends now, and the one before it
   bool in_control = false;           // the last decision was executed, not only recommended
+
+  double given_memory = 0;  // bytes that count as given (policy/arbiter.h) while our limit is in force
+  std::size_t request = MemoryRequest::kNone;  // which of this tick's requests for memory is its
 
   std::deque<Decision> history;
   AgentChange change;

@@ -1,6 +1,8 @@
 // The phases of a tick. docs/ARCHITECTURE.md tells them in order.
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "policy/action_space.h"
@@ -14,7 +16,15 @@
 #include "policy/words.h"
 
 namespace flash {
-namespace {}  // namespace
+namespace {
+
+/// Memory in use; what was not measured is not held against anybody but its own limit.
+double used_memory(const Observation& o) {
+  const Sample& working_set = o[Signal::MemoryWorkingSet];
+  return working_set.usable() ? working_set.value : o[Signal::MemoryUsage].value_or(0);
+}
+
+}  // namespace
 
 void ControlLoop::Impl::sense(Now now) {
   for (auto& [id, observation] : table) observation = Observation{};
@@ -89,9 +99,12 @@ void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* 
     if (a.in_force.has(k.kind) && !same_setting(k.kind, a.in_force[k.kind], value_in_force(k)))
       d.reward.trusted = false;
 
-  // What is not known was neither missed nor kept.
-  if (a.in_control && d.reward.given && d.reward.slo_known)
+  // What is not known was neither missed nor kept. Where no objective is given, contention stands for it.
+  if (a.target.task() == Task::ResourceLimits && !a.rule->slo.given()) {
+    if (a.in_control) account_contention(a);
+  } else if (a.in_control && d.reward.given && d.reward.slo_known) {
     a.objective.step(d.reward.slo_preservation < 1, a.held_to_rules);
+  }
   a.history_of_rewards.push(d.reward.value);
   if (a.in_control && a.controller == Controller::Learned) a.unjudged = d.reward.trusted ? 0 : a.unjudged + 1;
   if (d.reward.trusted) {
@@ -117,23 +130,20 @@ void ControlLoop::Impl::lifecycle(ManagedAgent& a, Decision& d, Now now) {
   if (a.stage == Stage::Initialized || a.stage == Stage::Offline)
     a.seat.look_again(now.wall, a.recent, a.acts, scratch);
   StageVerdict verdict = judge_stage(a.stage, lifecycle_input(a), a.rule->profile);
+  if (a.stage == Stage::Serving && a.failures > 0 && ++a.good_episodes >= forgive_episodes(a.failures)) {
+    --a.failures;
+    a.good_episodes = 0;
+  }
   if (verdict.next == a.stage) return;
   if (verdict.next == Stage::Offline && a.stage != Stage::Initialized) {
     ++a.failures;
-    a.failed_version = a.seat.accepted_version();
+    // The end of an episode came first: no less a policy that hurt.
+    if (a.trip.rising()) {
+      verdict.words += ", and throttling or pressure rose under it";
+      return take_out(a, d, std::move(verdict.words), now);
+    }
   }
-  if (verdict.next == Stage::Serving) a.failures = 0;
-  d.notes += "The stage went from ";
-  d.notes.append(to_string(a.stage)).append(" to ").append(to_string(verdict.next));
-  d.notes.append(": ").append(verdict.words).append(".");
-  a.stage = verdict.next;
-  a.stage_episodes = 0;
-  if (a.stages.size() >= AgentView::kStagesKept) a.stages.erase(a.stages.begin());
-  a.stages.push_back({a.stage, now.wall, std::move(verdict.words)});
-  a.change.stage = true;
-  // The fallback's rewards must not vouch for the learned policy: R starts anew with the stage.
-  a.proof.clear();
-  a.unjudged = 0;
+  change_stage(a, d, verdict.next, std::move(verdict.words), now);
 }
 
 /// The seat: the learned policy if the stage says so and it can be trusted now; says why not otherwise.
@@ -151,6 +161,9 @@ bool ControlLoop::Impl::learned(ManagedAgent& a, Decision& d, Now now) {
   if (a.stage == Stage::Initialized || a.stage == Stage::Offline) {
     appendf(why, "stage %s: the fallback is in charge until the learned policy may go online",
             std::string(to_string(a.stage)).c_str());
+    if (a.out_until > now.mono)
+      appendf(why, "; policies are out for %.0f s more, since one hurt",
+              std::ceil(seconds(a.out_until - now.mono)));
     return false;
   }
   if (snapshot->expires <= now.wall) {
@@ -245,6 +258,7 @@ void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, const Observation* 
   ask_fallback(a, d, before, knobs, now);
   d.learning.state.assign(a.state.span().begin(), a.state.span().end());
   d.learning.state_trusted = a.state.trusted();
+  a.rules_asked = fallback_action;
   to_network_form(*a.rule, a.capacity, fallback_action, d.contexts, d.learning.fallback);
   for (std::size_t i = 0; i < a.acts.size(); ++i) a.acts[i] = acts_on(d.contexts, kLimitsActions[i]);
   if (a.state.sensible()) a.recent.push(a.state, d.learning.fallback);
@@ -259,6 +273,7 @@ void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, const Observation* 
     d.proposed = fallback_action;
     d.explanation.swap(fallback_words);
     d.alternatives.swap(fallback_alternatives);
+    bring_back(a, d, knobs);
   }
   d.controller = controller;
   if (controller != a.controller) {
@@ -314,6 +329,12 @@ void ControlLoop::Impl::note(ManagedAgent& a, Decision& d) {
   } else {
     a.drift = Drift{};
   }
+  if (d.controller == Controller::Learned && a.contention.by_use && !a.rule->slo.given()) {
+    begin();
+    d.notes +=
+        "No objective is given, and neither throttling nor CPU pressure is measured: use at the CPU "
+        "limit stands for them.";
+  }
   note_ceilings(a, d);
 }
 
@@ -336,41 +357,59 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
     in.steps = k.steps;
     in.flaps = &a.flaps[static_cast<std::size_t>(k.kind)];
     in.rules_ask = bound_to_rules && fallback_action.has(k.kind) ? fallback_action[k.kind] : 0;
+    in.bring_back =
+        d.controller == Controller::Fallback && a.restore.has(k.kind) ? a.restore_most[k.kind] : 0;
     double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
     if (k.kind == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
     d.allowed.set(k.kind, allowed);
   }
 }
 
+/// The requests are in the order of agents; behind them come the cgroups above several targets that are none
+/// themselves but have a limit.
 void ControlLoop::Impl::arbitrate() {
   constexpr KnobKind kKnob = KnobKind::MemoryLimit;
   const double available = options.capacity.usable_memory();
   if (std::isinf(available)) return;
   memory.clear();
   memory_owner.clear();
+  bool any_grows = false;
   for (const auto& a : agents) {
+    a->request = MemoryRequest::kNone;
     if (a->target.task() != Task::ResourceLimits || a->history.empty()) continue;
     Decision& d = a->history.back();
     if (!d.current.has(kKnob)) continue;
+    const double limit = d.current[kKnob];
+    const KnobView* knob = find_knob(actuator.knobs(a->target.id), kKnob);
+    // Somebody else's value is in force: nothing of ours is given any more.
+    if (!knob || knob->lease != LeaseState::Ours) a->given_memory = 0;
     MemoryRequest r;
     r.priority = a->rule->priority;
-    const bool asks = may_write(*a) && d.allowed.has(kKnob) && std::isfinite(d.allowed[kKnob]);
-    if (std::isinf(d.current[kKnob])) {
-      // A first limit is no growth: the target could have had everything.
-      r.current = asks ? d.allowed[kKnob] : d.observation[Signal::MemoryWorkingSet].value_or(0);
-      r.wanted = r.current;
-    } else {
-      r.current = d.current[kKnob];
-      r.wanted = asks ? d.allowed[kKnob] : r.current;
-    }
+    r.current = limit;
+    r.used = used_memory(d.observation);
+    const bool asks =
+        may_write(*a) && knob && knob->writable && d.allowed.has(kKnob) && std::isfinite(d.allowed[kKnob]);
+    // A first limit is no growth: the target could have had everything.
+    r.wanted = asks ? d.allowed[kKnob] : limit;
+    any_grows |= r.wanted > r.current;
+    a->request = memory.size();
     memory.push_back(r);
     memory_owner.push_back(a.get());
   }
+  if (any_grows) {
+    count_memory();
+    nest_memory();
+  }
   grant_memory(memory, available);
-  for (std::size_t i = 0; i < memory.size(); ++i) {
+  for (std::size_t i = 0; i < memory_owner.size(); ++i) {
     const MemoryRequest& r = memory[i];
+    ManagedAgent& a = *memory_owner[i];
+    Decision& d = a.history.back();
+    if (r.given > 0)
+      a.given_memory = r.counts + r.given;
+    else
+      a.given_memory = std::min(a.given_memory, r.wanted);
     if (same_setting(kKnob, r.granted, r.wanted)) continue;
-    Decision& d = memory_owner[i]->history.back();
     GuardVerdict v;
     v.guard = "capacity";
     v.knob = kKnob;
@@ -379,9 +418,57 @@ void ControlLoop::Impl::arbitrate() {
     v.after = r.granted;
     v.reason = "the node's memory for managed targets is ";
     append_value(v.reason, kKnob, available);
-    v.reason += " and is given out";
+    v.reason += " and is given out, in use or protected";
     d.verdicts.push_back(std::move(v));
     d.allowed.set(kKnob, r.granted);
+  }
+}
+
+/// What each counts for. All of them together use no more than the node does, less what it can reclaim: page
+/// cache that was read twice is in a working set, but it is nobody's to keep.
+void ControlLoop::Impl::count_memory() {
+  double by_themselves = 0, in_use = kUnlimited;
+  for (std::size_t i = 0; i < memory_owner.size(); ++i) {
+    const ManagedAgent& a = *memory_owner[i];
+    if (!a.above) by_themselves += memory[i].used;
+    const Sample& reclaimable = a.history.back().observation[Signal::NodeMemoryAvailable];
+    if (reclaimable.usable()) in_use = std::max(0.0, options.capacity.memory_bytes - reclaimable.value);
+  }
+  const double real = by_themselves > in_use ? in_use / by_themselves : 1;
+  for (std::size_t i = 0; i < memory_owner.size(); ++i) {
+    const ManagedAgent& a = *memory_owner[i];
+    MemoryRequest& r = memory[i];
+    r.used *= real;
+    r.counts = counted_memory(r.used, a.history.back().observation[Signal::MemoryProtected].value_or(0),
+                              a.given_memory, std::min(r.current, a.capacity.in_force.memory_bytes));
+  }
+}
+
+/// Who is below whom, by cgroup: what is below a target counts within it, and what is below a limit that is
+/// no target's counts together for no more than that. Else a tenant could multiply itself by making cgroups.
+void ControlLoop::Impl::nest_memory() {
+  std::unordered_map<std::string_view, std::size_t> others;
+  for (std::size_t i = 0; i < memory_owner.size(); ++i) {
+    const ManagedAgent& a = *memory_owner[i];
+    const ManagedAgent* up = a.above;
+    while (up && up->request == MemoryRequest::kNone) up = up->above;
+    const std::string_view over = up ? std::string_view(up->target.cgroup) : std::string_view();
+    if (up) memory[i].above = up->request;
+    const double ceiling = a.history.back().observation[Signal::MemoryCeiling].value_or(kUnlimited);
+    if (std::isinf(ceiling)) continue;
+    std::string_view of;
+    for (const Collector* c : collectors)
+      if (of.empty()) of = c->ceiling_of(a.target.id, Signal::MemoryCeiling);
+    // Its own, or one at or above the target that it counts within anyway.
+    if (of.empty() || of == a.target.cgroup || of.size() <= over.size()) continue;
+    const auto [found, fresh] = others.try_emplace(of, memory.size());
+    if (fresh) {
+      MemoryRequest r;
+      r.current = r.wanted = ceiling;
+      r.above = memory[i].above;
+      memory.push_back(r);
+    }
+    memory[i].above = found->second;
   }
 }
 
@@ -493,6 +580,7 @@ TickReport ControlLoop::Impl::tick(Now now) {
     if (a->left_behind && mode_of(*a) != Mode::Control && !a->held && !disabled && a->seq % kRetrySteps == 0)
       static_cast<void>(leave_control(*a));
   last_tick = now.wall;
+  last_mono = now.mono;
   offers = OfferBudget{};
   sense(now);
   find_ceilings();
@@ -508,6 +596,7 @@ TickReport ControlLoop::Impl::tick(Now now) {
     const Observation* before =
         a.history.size() >= 2 ? &a.history[a.history.size() - 2].observation : nullptr;
     a.seat.new_tick();
+    watch_policy(a, d, knobs, now);
     reward(a, d, before, knobs);
     lifecycle(a, d, now);
     d.at = now;

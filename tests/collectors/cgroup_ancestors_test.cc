@@ -67,6 +67,36 @@ struct Row {
   const char* memory_of;
 };
 
+TEST(Protection, IsTheLeastOnTheWayToTheRootOfTheHigherOfBothFiles) {
+  const auto guarded = [](const std::string& min, const std::string& low) {
+    return Files{file("memory.min", min + "\n"), file("memory.low", low + "\n")};
+  };
+  const struct {
+    const char* name;
+    std::vector<Files> levels;
+    const char* path;
+    double bytes;  // kNone: not known
+  } kRows[] = {
+      {"of its own", {{}, guarded("0", "1048576")}, "/a", kMiB},
+      {"the higher one", {{}, guarded("2097152", "1048576")}, "/a", 2 * kMiB},
+      {"all of it", {{}, guarded("max", "0")}, "/a", kInf},
+      {"an older kernel has no memory.min", {{}, {file("memory.low", "1048576\n")}}, "/a", kMiB},
+      {"a tenant's own counts for no more than what is above it has",
+       {{}, guarded("0", "1048576"), guarded("0", "1099511627776")},
+       "/a/b",
+       kMiB},
+      {"and for nothing below what has none", {{}, guarded("0", "0"), guarded("0", "max")}, "/a/b", 0},
+      {"what cannot be read protects nothing", {{}, guarded("0", "much")}, "/a", kNone},
+      {"no such files", {{}, {}}, "/a", kNone},
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.name);
+    const FakeHost host(Files{cgroup_v2(nest(row.levels))});
+    const Sample s = sense(host, row.path).now[Signal::MemoryProtected];
+    EXPECT_EQ(s.usable() ? s.value : kNone, row.bytes);
+  }
+}
+
 TEST(LimitInForce, IsTheLowestOnTheWayToTheRoot) {
   const auto v2 = [](const std::vector<Files>& levels) { return Files{cgroup_v2(nest(levels))}; };
   const auto v1_cpu = [](const std::string& quota, const std::string& period = "100000") {

@@ -82,7 +82,9 @@ TEST_F(GuardTable, HasTheFiveGuardsInOrder) {
   EXPECT_EQ(names, (std::vector<std::string_view>{"objective", "pressure", "slew", "flap", "bounds"}));
 }
 
-using Objective = Fixture;
+struct Objective : Fixture {
+  void SetUp() override { rule.slo.latency_p99_ms = 10; }
+};
 
 TEST_F(Objective, HoldsALimitToWhatTheRulesAskForOnlyWhereThatIsMore) {
   ObjectiveAccount account(Task::ResourceLimits);

@@ -26,7 +26,7 @@ cat > "$tmp/flashd.json" << EOF
  "journal": {"enabled": false},
  "learner": {"socket": "$tmp/learner.sock", "user": "root", "learning_starts": 50, "publish_interval_s": 1,
              "offline_updates": 50, "snapshot_lifetime_s": 8},
- "rules": {"learn": {"profile": {"bootstrap": false, "worse_than_fallback": 1}, "exploration": {"online_share": 0.1}, "select": {"cgroup": "/$name"}, "cpu": {"min_cores": 0.2, "max_cores": 1.5}}}}
+ "rules": {"learn": {"profile": {"bootstrap": false, "worse_than_fallback": 1}, "contention": {"throttled": 1, "cpu_pressure": 1}, "exploration": {"online_share": 0.1}, "select": {"cgroup": "/$name"}, "cpu": {"min_cores": 0.2, "max_cores": 1.5}}}}
 EOF
 touch "$tmp/learner.log"
 nice -n -5 "$bin/flashd" --lock "$tmp/lock" --config "$tmp/flashd.json" 2> "$tmp/flashd.log" &

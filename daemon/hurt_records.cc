@@ -1,0 +1,86 @@
+#include "daemon/hurt_records.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "host/file_io.h"
+
+namespace flash {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMost = 4096;            // records
+constexpr std::uint64_t kMostTimes = 1 << 20;  // hurts and failures
+constexpr double kMostSeconds = 9e9;           // Unix time, as WallTime can hold it
+
+std::string path_in(const std::string& directory) {
+  return directory + "/hurts.json";
+}
+
+}  // namespace
+
+std::string hurt_records_text(std::span<const HurtRecord> records) {
+  json all = json::array();
+  for (const HurtRecord& r : records.first(std::min(records.size(), kMost)))
+    all.push_back({{"rule", r.rule},
+                   {"target", r.target},
+                   {"hurts", r.hurts},
+                   {"failures", r.failures},
+                   {"until_s", seconds(r.out_until.time_since_epoch())}});
+  return all.dump(1, ' ', false, json::error_handler_t::replace) + '\n';
+}
+
+Result<std::vector<HurtRecord>> parse_hurt_records(std::string_view text) {
+  const json all = json::parse(text, nullptr, false);
+  if (!all.is_array()) return Error(std::errc::invalid_argument, "no JSON array");
+  std::vector<HurtRecord> records;
+  for (const json& one : all) {
+    if (records.size() >= kMost || !one.is_object()) break;
+    const auto of = [&one](const char* key) { return one.contains(key) ? one[key] : json(); };
+    const json rule = of("rule"), target = of("target"), hurts = of("hurts"), failures = of("failures"),
+               until = of("until_s");
+    if (!rule.is_string() || !target.is_string() || !hurts.is_number_unsigned() ||
+        !failures.is_number_unsigned() || !until.is_number())
+      continue;
+    HurtRecord r;
+    r.rule = rule.get<std::string>();
+    r.target = target.get<std::string>();
+    r.hurts = std::min(hurts.get<std::uint64_t>(), kMostTimes);
+    r.failures = std::min(failures.get<std::uint64_t>(), kMostTimes);
+    r.out_until = WallTime(from_seconds(std::clamp(until.get<double>(), 0.0, kMostSeconds)));
+    records.push_back(std::move(r));
+  }
+  return records;
+}
+
+Result<std::vector<HurtRecord>> read_hurt_records(const std::string& directory) {
+  const auto text = read_file(path_in(directory), 4 << 20);
+  if (!text && text.error().is(std::errc::no_such_file_or_directory)) return std::vector<HurtRecord>{};
+  if (!text) return text.error();
+  return parse_hurt_records(*text);
+}
+
+Result<void> write_hurt_records(const std::string& directory, std::span<const HurtRecord> records) {
+  const std::string path = path_in(directory), beside = path + ".new";
+  const std::string text = hurt_records_text(records);
+  ::unlink(beside.c_str());
+  const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return Error::from_errno(errno, beside);
+  const auto wrote = ::write(file.get(), text.data(), text.size());
+  if (wrote != static_cast<ssize_t>(text.size())) {
+    const int error = wrote < 0 ? errno : ENOSPC;
+    ::unlink(beside.c_str());
+    return Error::from_errno(error, beside);
+  }
+  if (::rename(beside.c_str(), path.c_str()) != 0) return Error::from_errno(errno, path);
+  return {};
+}
+
+}  // namespace flash
