@@ -19,6 +19,7 @@
 #include "bench/probe_bench.h"
 #include "bench/program.h"
 #include "bench/report.h"
+#include "bench/siege.h"
 #include "bench/sim_bench.h"
 #include "bench/tick_bench.h"
 
@@ -37,6 +38,7 @@ struct Arguments {
   ReportOptions report;
   LiveOptions live;
   ProbeOptions probe;
+  SiegeOptions siege;
   bool soak = false;
   bool json = false;
   std::uint64_t ticks = 0;  // 0: as many as the kind of run asks for
@@ -242,6 +244,39 @@ int probe(const Arguments& a) {
   return print_measured(measure_probe(a.probe, stopped), a.json, print_keys<ordered_json>);
 }
 
+std::vector<OptionRow> siege_rows(Arguments& a) {
+  return {{"--seconds", "N", "of each flood, and of none (default 20; with --quick 2)",
+           integer_into(a.siege.seconds, 1, 3600)},
+          {"--quick", "", "a short form, for a look", flag_into(a.siege.quick)},
+          {"--flashd", "PROGRAM", "the daemon (default: beside flash-bench, else /usr/sbin/flashd)",
+           absolute_path_into(a.siege.program)},
+          json_row(a)};
+}
+
+void print_siege(const ordered_json& r) {
+  std::printf("%-8s %10s %13s %13s %8s %15s %8s\n", "flood", "late ticks", "lines lost", "root p99 ms",
+              "peak MiB", "descriptors", "CPU %");
+  const auto line = [](const std::string& name, const ordered_json& row) {
+    if (row.contains("trouble")) {
+      print_line(stdout, name + "  " + row["trouble"].get<std::string>());
+      return;
+    }
+    const auto n = [&row](const char* key) { return row[key].is_number() ? row[key].get<double>() : -1; };
+    std::printf("%-8s %3.0f of %3.0f %5.0f of %4.0f %13.1f %8.1f %6.0f -> %5.0f %8.1f\n", name.c_str(),
+                n("late_ticks"), n("ticks"), n("victim_lines_lost"), n("victim_lines_sent"),
+                n("root_hold_ms_p99"), n("rss_peak_mib"), n("fds_before"), n("fds_after"), n("cpu_pct"));
+  };
+  line("quiet", r["quiet"]);
+  for (const auto& [name, row] : r["floods"].items()) line(name, row);
+}
+
+int siege(Arguments& a) {
+  if (a.siege.program.empty()) a.siege.program = beside_or("flashd", "/usr/sbin/flashd");
+  if (a.siege.seconds == 0) a.siege.seconds = a.siege.quick ? 2 : 20;
+  stop_at_signals();
+  return print_measured(measure_siege(a.siege, stopped), a.json, print_siege);
+}
+
 /// These link libtorch or libnats, this program does not: so that it can be installed without.
 struct Delegated {
   std::string_view name, help;
@@ -302,6 +337,8 @@ int run(char** argv, std::span<const std::string_view> words) {
        calibrate_rows(a), [&a] { return calibrate(a); }},
       {"probe", "the eBPF probe: cost per context switch, share of a core, accuracy (root)", probe_rows(a),
        [&a] { return probe(a); }},
+      {"siege", "what floods of a hostile neighbour cost flashd, its targets and root (root)", siege_rows(a),
+       [&a] { return siege(a); }},
       {"report", "one HTML page of the experiments' results", report_rows(a), [&a] { return report(a); }},
       {"live", "real applications under fixed limits, the rules, and flashd with pretrained models (root)",
        live_rows(a), [&a] { return live(a); }},

@@ -29,6 +29,7 @@ constexpr std::int32_t kModelMessageBytes =
     static_cast<std::int32_t>(link::kModelChunkBytes) + 1024;  // with the headers of put()
 constexpr std::int64_t kModelMessagesPerSubject = 16;          // what is good behind messages that are not
 constexpr std::int64_t kAnswerMs = 5000;
+constexpr int kWaitingMessages = 4096, kWaitingBytes = 8 << 20;  // that came and nobody has read
 constexpr const char* kSealHeader = "Flash-Seal";
 // A new nats-server (2.9.10) enables an account's JetStream for each of the connections that first come to it
 // at the same time, and each removes what lies in the folder of streams: one that the first connection makes
@@ -278,6 +279,8 @@ Result<void> Nats::subscribe(const std::string& subject, const std::string& grou
                        : natsConnection_QueueSubscribeSync(&made, connection, subject.c_str(), group.c_str()),
                    "subscribe " + subject));
   impl_->subscription.reset(made);
+  // The library's own bound of 64 MiB is more than a node may have. What is dropped is asked again.
+  FLASH_CHECK(done(natsSubscription_SetPendingLimits(made, kWaitingMessages, kWaitingBytes), subject));
   impl_->stream = false;
   return {};
 }
@@ -511,7 +514,9 @@ Result<std::optional<Message>> Nats::next(Duration longest) {
   // The library takes 0 for "at once", and needs a moment to look.
   const std::int64_t ms = std::max<std::int64_t>(milliseconds(longest), 1);
   const natsStatus status = natsSubscription_NextMsg(&got, impl_->subscription.get(), ms);
-  if (status == NATS_TIMEOUT && open()) return std::optional<Message>{};
+  // Said once after messages were dropped; those that wait come with the next call.
+  const bool dropped = status == NATS_SLOW_CONSUMER && !impl_->stream;
+  if ((status == NATS_TIMEOUT || dropped) && open()) return std::optional<Message>{};
   FLASH_CHECK(done(status, "next message"));
   const MessageHandle handle(got);
   Message message = plain_message(got);

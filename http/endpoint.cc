@@ -180,6 +180,7 @@ struct Endpoint::Impl {
     std::uint64_t number = 0;  // grows with each
     bool answered = false;     // its request is there, and the answer on its way
     bool ended = false;        // shut down; the library has not seen it yet
+    std::size_t bytes = 0;     // of the answer's body, while it is on its way
   };
 
   std::string address;
@@ -207,6 +208,30 @@ struct Endpoint::Impl {
     if (at == open.end()) return;
     at->second.answered = answered;
     at->second.since = now;
+    at->second.bytes = 0;
+  }
+  /// An answer takes so many bytes until it has been taken. False: there is no room even once the oldest of
+  /// the others are gone.
+  bool take(MHD_Connection* connection, std::size_t bytes) {
+    const auto own = open.find(connection);
+    if (own == open.end()) return true;
+    std::size_t all = 0, staying = 0;
+    for (const auto& [other, c] : open) {
+      all += c.bytes;
+      staying += c.ended ? 0 : c.bytes;
+    }
+    while (staying > 0 && staying + bytes > options.answer_bytes) {
+      Open* oldest = nullptr;
+      for (auto& [other, c] : open)
+        if (!c.ended && c.bytes > 0 &&
+            (!oldest || std::tuple(c.since, c.number) < std::tuple(oldest->since, oldest->number)))
+          oldest = &c;
+      staying -= oldest->bytes;
+      shut(*oldest);
+    }
+    if (all > 0 && all + bytes > 2 * options.answer_bytes) return false;
+    own->second.bytes = bytes;
+    return true;
   }
   /// The library closes what has nothing more to read, nor anybody to write to.
   static void shut(Open& c) {
@@ -267,7 +292,10 @@ struct Endpoint::Impl {
     }
     auto& me = *static_cast<Impl*>(self);
     me.state(connection, true);
-    return queue(connection, me.answer(connection, method, version, request.target));
+    const Response response = me.answer(connection, method, version, request.target);
+    if (!me.take(connection, response.body.size()))
+      return queue(connection, refusal(MHD_HTTP_SERVICE_UNAVAILABLE, "too many answers are on their way"));
+    return queue(connection, response);
   }
 
   bool is_for_us(MHD_Connection* connection, std::string_view version) const {

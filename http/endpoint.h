@@ -1,10 +1,12 @@
 // Purpose: HTTP/1.1 on one address, with libmicrohttpd: GET and HEAD, answers from memory, inside the
 // caller's loop. Nobody can stop it for others by opening connections: each has a time for its request and
 // one for taking the answer, however slowly bytes come or go; and where there are too many, a new one is let
-// in and the oldest without a whole request goes, of the address that has the most. Ownership: owns the
+// in and the oldest without a whole request goes, of the address that has the most. Answers that nobody takes
+// have a bound of bytes together; the oldest goes then. Ownership: owns the
 // listening socket and libmicrohttpd's daemon. Thread rule: one thread. No clock: run() takes the time.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,6 +41,7 @@ struct EndpointOptions {
   Duration request_longest =
       std::chrono::seconds(5);  // from its beginning, or the last answer, to its whole head
   Duration answer_longest = std::chrono::seconds(30);
+  std::size_t answer_bytes = 8u << 20;  // of all bodies on their way; twice that while connections close
 };
 
 class Endpoint {

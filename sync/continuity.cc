@@ -26,6 +26,14 @@ bool Continuity::changes_often() const {
   return changes_.size() >= kOften;
 }
 
+std::size_t Continuity::bytes() const {
+  constexpr std::size_t kNode = 112;
+  std::size_t all = starts_.size() * kNode;
+  for (const auto& [name, on] : goes_on_) all += kNode + name.size();
+  for (const auto& [name, fallen] : fallen_) all += kNode + name.size();
+  return all;
+}
+
 void Continuity::next_page() {
   ++page_;
   while (!changes_.empty() && changes_.front() + kRemembered < page_) changes_.pop_front();

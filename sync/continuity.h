@@ -43,6 +43,8 @@ class Continuity {
   Verdict judge(const PageCounters& before, const PageCounters& now, double covers_s);
   /// Does that series of the page just judged go on, or is it counted from zero?
   bool goes_on(const std::string& series) const { return goes_on_.contains(series); }
+  /// What it remembers takes, about.
+  std::size_t bytes() const;
   /// Instead of judge(), of pages that cannot be compared. True: that happens again and again.
   bool note_change();
 

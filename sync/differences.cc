@@ -16,6 +16,11 @@ using link::sync::ReadingState;
 
 namespace {
 
+// What a series and a bucket take in a map, about.
+constexpr std::size_t kSeriesBytes = 112, kBucketBytes = 64;
+constexpr char kTooMuch[] =
+    "the series that match take more memory than there is for one of so many pages: select fewer by labels";
+
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::optional<link::MetricSelector> selector_of(const std::string& text) {
@@ -53,6 +58,14 @@ std::string words(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
   return text;
+}
+
+/// What a map has for the key, which may be new to it.
+template <class Map>
+typename Map::mapped_type& entry(Map& map, std::string key, std::size_t& bytes) {
+  const auto [at, is_new] = map.try_emplace(std::move(key));
+  if (is_new) bytes += kSeriesBytes + at->first.size();
+  return at->second;
 }
 
 bool is_count(double v) {
@@ -131,6 +144,8 @@ void Differences::take(const PageSample& sample, Seen& seen) const {
     take_latency(sample, sample.name.substr(latency_->name.size()), seen);
   if (requests_) take_counter(*requests_, sample, seen.requests, seen);
   if (errors_) take_counter(*errors_, sample, seen.errors, seen);
+  // Those that go on and those that fell are remembered, too, and a bucket for each interval.
+  if (3 * seen.bytes > may_keep_) seen.trouble = kTooMuch;
   if (seen.series > options_.max_series)
     seen.trouble = "more than " + std::to_string(options_.max_series) + " series match";
 }
@@ -150,7 +165,9 @@ void Differences::take_latency(const PageSample& sample, std::string_view rest, 
       seen.trouble = "a bucket of " + latency_->name + " is no count";
     } else {
       ++seen.series;
-      if (!seen.histograms[key_of(sample.labels, "le")].cumulative.emplace(*bound, sample.value).second)
+      seen.bytes += kBucketBytes;
+      Histogram& histogram = entry(seen.histograms, key_of(sample.labels, "le"), seen.bytes);
+      if (!histogram.cumulative.emplace(*bound, sample.value).second)
         seen.trouble = "a bucket of " + latency_->name + " is there twice";
     }
   } else if (count) {
@@ -159,13 +176,13 @@ void Differences::take_latency(const PageSample& sample, std::string_view rest, 
       return;
     }
     ++seen.series;
-    seen.summaries[key_of(sample.labels, "quantile")].count = sample.value;
+    entry(seen.summaries, key_of(sample.labels, "quantile"), seen.bytes).count = sample.value;
   } else if (const std::string* quantile_label = find_label(sample.labels, "quantile")) {
     const auto q = bound_from(*quantile_label);
-    if (q && *q == 0.99) seen.summaries[key_of(sample.labels, "quantile")].has_p99 = true;
+    if (q && *q == 0.99) entry(seen.summaries, key_of(sample.labels, "quantile"), seen.bytes).has_p99 = true;
     if (!q || std::isnan(sample.value) || sample.value < 0 || std::isinf(sample.value)) return;
     ++seen.series;
-    Summary& summary = seen.summaries[key_of(sample.labels, "quantile")];
+    Summary& summary = entry(seen.summaries, key_of(sample.labels, "quantile"), seen.bytes);
     if (*q == 0.5) summary.p50 = sample.value;
     if (*q == 0.99) summary.p99 = sample.value;
   }
@@ -181,8 +198,9 @@ void Differences::take_counter(const link::MetricSelector& selector, const PageS
     return;
   }
   ++seen.series;
-  if (!into.emplace(key_of(sample.labels, ""), sample.value).second)
-    seen.trouble = selector.name + " is there twice";
+  std::string key = key_of(sample.labels, "");
+  seen.bytes += kSeriesBytes + key.size();
+  if (!into.emplace(std::move(key), sample.value).second) seen.trouble = selector.name + " is there twice";
 }
 
 /// Is what was asked for there? A metric that is announced (# TYPE) but has no series yet has counted
@@ -348,8 +366,28 @@ Reading Differences::begin_anew(Duration now, Seen seen, ReadingState state, std
   return reading(state, std::move(reason));
 }
 
+std::size_t Differences::kept() const {
+  return (before_ ? before_->bytes : 0) + continuity_.bytes() +
+         (intervals_.size() + 1) * bounds_.size() * sizeof(double);
+}
+
+void Differences::forget() {
+  before_.reset();
+  bounds_ = {};
+  intervals_ = {};
+  continuity_ = {};
+}
+
 Reading Differences::page(Duration now, std::string_view text, bool openmetrics,
                           std::string_view content_type) {
+  Reading r = compared(now, text, openmetrics, content_type);
+  if (kept() > may_keep_) r = reading(ReadingState::Invalid, kTooMuch);
+  if (r.reason == kTooMuch) forget();
+  return r;
+}
+
+Reading Differences::compared(Duration now, std::string_view text, bool openmetrics,
+                              std::string_view content_type) {
   Seen seen;
   PageCallbacks callbacks;
   callbacks.type = [&](std::string_view name, std::string_view type) {

@@ -45,6 +45,11 @@ class Differences {
   /// is refused.
   link::sync::Reading page(Duration now, std::string_view text, bool openmetrics,
                            std::string_view content_type = {});
+  /// What is remembered of pages may take so many bytes from the next page on; a page with more is refused,
+  /// and what was remembered is forgotten.
+  void may_keep(std::size_t bytes) { may_keep_ = bytes; }
+  /// What is remembered now, with what the maps take, about.
+  std::size_t kept() const;
   /// No page came.
   link::sync::Reading unreachable(const std::string& reason) const;
   /// One came that cannot be read.
@@ -68,6 +73,7 @@ class Differences {
     std::optional<double> process_start;
     std::size_t processes = 0;  // that say when they were started
     std::size_t series = 0;
+    std::size_t bytes = 0;  // it takes, about
     std::string trouble;
   };
   struct Interval {
@@ -89,8 +95,13 @@ class Differences {
                 const char* kind) const;
   link::sync::Reading reading(link::sync::ReadingState state, std::string reason) const;
 
+  link::sync::Reading compared(Duration now, std::string_view text, bool openmetrics,
+                               std::string_view content_type);
+  void forget();
+
   std::string rule_;
   DifferencesOptions options_;
+  std::size_t may_keep_ = 16u << 20;
   std::optional<link::MetricSelector> latency_, requests_, errors_;
   double to_ms_ = 1000;
   std::optional<Seen> before_;

@@ -287,6 +287,7 @@ std::string Program::page(http::PageFormat format) const {
   own.unreachable = static_cast<double>(c.unreachable);
   own.invalid = static_cast<double>(c.invalid);
   own.bytes = static_cast<double>(c.bytes);
+  own.without_turn = static_cast<double>(c.without_turn);
   own.cpu_seconds = seconds(clock_now(CLOCK_PROCESS_CPUTIME_ID));
   own.rss_bytes = resident_bytes();
   if (uplink_) say_uplink(uplink_->state(), own);

@@ -60,6 +60,9 @@ std::vector<Family> own_families(const OwnState& s, std::string_view version) {
                  {s.pages, s.unreachable, s.invalid}};
   all.push_back(std::move(results));
   one("flash_sync_scraped_bytes", FamilyType::Counter, "bytes", "Bytes of scraped pages.", s.bytes);
+  one("flash_sync_scrapes_without_turn", FamilyType::Counter, "",
+      "Scrapes of large pages that were ended or put off, as other pages waited for the memory.",
+      s.without_turn);
   one("flash_sync_nats_connected", FamilyType::Gauge, "", "1 while connected to a NATS server.",
       s.nats_connected ? 1 : 0);
   one("flash_sync_nats_refused", FamilyType::Counter, "",

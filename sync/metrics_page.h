@@ -20,7 +20,7 @@ Result<void> write_textfile(const std::string& path, std::string_view text);
 struct OwnState {
   bool connected = false;
   double scrapes = 0;
-  double pages = 0, unreachable = 0, invalid = 0, bytes = 0;
+  double pages = 0, unreachable = 0, invalid = 0, bytes = 0, without_turn = 0;
   double cpu_seconds = 0, rss_bytes = 0;
   bool nats_connected = false;
   double violations = 0;

@@ -1,5 +1,6 @@
 // Purpose: fetches metrics pages with libcurl, all in one thread, each at its interval, and says what each
-// page said (differences.h). Bounded in time and size; no redirects, no proxies, nothing but http and https.
+// page said (differences.h). Bounded in time and size, each by itself and all together (page_budget.h): no
+// application's page keeps another's from being read. No redirects, no proxies, nothing but http and https.
 // Ownership: owns libcurl's handles. Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
@@ -17,19 +18,23 @@
 #include "core/result.h"
 #include "core/time.h"
 #include "link/sync_messages.h"
+#include "sync/page_budget.h"
 
 namespace flash::sync {
 
 struct ScraperOptions {
   std::string user_agent = "flash-sync";
   std::size_t max_page_bytes = 4u << 20;
+  PageBudgetOptions memory;                // of all pages on their way
+  std::size_t max_kept_bytes = 16u << 20;  // of what is remembered of all pages
 };
 
 struct ScraperCounters {
   std::uint64_t pages = 0;        // that were read
   std::uint64_t unreachable = 0;  // scrapes without one
   std::uint64_t invalid = 0;
-  std::uint64_t bytes = 0;  // of bodies
+  std::uint64_t bytes = 0;         // of bodies
+  std::uint64_t without_turn = 0;  // of the unreachable: ended or not asked for, as others waited
 };
 
 class Scraper {

@@ -96,7 +96,7 @@ TEST_P(FlashBenchInterrupted, RemovesItsCgroupsAndFiles) {
         text_of("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");
     child.resize(std::min(child.size(), child.find(' ')));
     for (const std::string& id : {std::to_string(pid), child})
-      for (const char* kind : {"bench", "calibrate", "probe"})
+      for (const char* kind : {"bench", "calibrate", "probe", "siege"})
         if (const std::string name = std::string("flashd-test-") + kind + "-" + id;
             !id.empty() && made.empty())
           if (made = named("/sys/fs/cgroup", name); !made.empty()) group = name;
@@ -120,6 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
     Commands, FlashBenchInterrupted,
     testing::Values(Interrupted{{"tick", "--real", "--targets", "2", "--ticks", "1000000"}, SIGTERM},
                     Interrupted{{"daemon", "--real", "--targets", "2", "--seconds", "1000"}, SIGHUP},
+                    Interrupted{{"siege", "--seconds", "1000"}, SIGTERM},
                     Interrupted{{"calibrate", "--apps", "1", "--seconds", "600"}, SIGINT, true}),
     [](const auto& info) { return info.param.words[0]; });
 
@@ -166,6 +167,35 @@ TEST(FlashBenchReal, TheRunningDaemonIsMeasuredAndEndsWell) {
   EXPECT_GT(run.json["rss_mib"], 1);
   // One tick per second and what the cgroup watch and the timers need; a busy loop is thousands.
   EXPECT_LT(run.json["wakeups_per_s"], 50);
+}
+
+TEST(FlashBenchReal, ASiegeMeasuresEachFloodAndLeavesNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const auto traces = [] {
+    auto all = named("/sys/fs/cgroup", "-siege-");
+    for (auto& file : named("/tmp", "-siege-")) all.push_back(std::move(file));
+    return all;
+  };
+  const auto before = traces();
+  const auto run = run_bench("siege --quick --json");
+  ASSERT_EQ(run.status, 0) << run.text;
+  ASSERT_TRUE(run.json.is_object()) << run.text;
+  std::vector<nlohmann::json> rows = {run.json["quiet"]};
+  for (const char* flood : {"statsd", "bus", "churn", "sockets"}) {
+    ASSERT_TRUE(run.json["floods"].contains(flood)) << flood;
+    rows.push_back(run.json["floods"][flood]);
+    EXPECT_GT(rows.back()["attempts"].get<double>(), 0) << flood;
+  }
+  for (const auto& row : rows) {
+    for (const char* key : {"late_ticks", "victim_lines_lost", "root_hold_ms_p99", "rss_peak_mib",
+                            "fds_before", "fds_after", "cpu_pct"})
+      EXPECT_TRUE(row[key].is_number()) << key << " in " << row;
+    EXPECT_GT(row["victim_lines_sent"].get<double>(), 0);
+    EXPECT_GT(row["rss_peak_mib"].get<double>(), 1);
+  }
+  EXPECT_GT(rows[0]["ticks"].get<double>(), 0);
+  EXPECT_EQ(rows[0]["root_calls_failed"], 0);
+  EXPECT_EQ(traces(), before);
 }
 
 }  // namespace

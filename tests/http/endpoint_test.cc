@@ -241,5 +241,46 @@ TEST_F(HttpEndpointTest, SaysThatThePortIsTaken) {
   EXPECT_TRUE(second.error().is(std::errc::address_in_use));
 }
 
+// Thirty-two answers that nobody read were thirty-two copies of a page.
+TEST_F(HttpEndpointTest, AnswersThatNobodyTakesHaveABoundTogether) {
+  constexpr std::size_t kBody = 20'000'000;  // more than the kernel keeps for a connection
+  options.answer_bytes = 3 * kBody;
+  auto opened = Endpoint::open(
+      "127.0.0.1:0", [](const Request&) { return Response{.body = std::string(kBody, 'x'), .headers = {}}; },
+      options);
+  ASSERT_TRUE(opened) << opened.error().message();
+  endpoint = std::move(*opened);
+  std::vector<int> deaf;
+  for (int i = 0; i < 10; ++i) {
+    deaf.push_back(connected());
+    say(deaf.back(), get("/"));
+    for (int j = 0; j < 10; ++j) {
+      pollfd waits{endpoint->fd(), POLLIN, 0};
+      poll(&waits, 1, 5);
+      endpoint->run(now);
+    }
+  }
+  // All that comes until the end.
+  const auto read_all = [this](int fd) {
+    std::size_t all = 0;
+    std::vector<char> buffer(1 << 20);
+    for (int i = 0; i < 5000; ++i) {
+      endpoint->run(now);
+      pollfd p{fd, POLLIN, 0};
+      if (poll(&p, 1, 5) <= 0) continue;
+      const ssize_t n = recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+      if (n <= 0) break;
+      all += static_cast<std::size_t>(n);
+    }
+    close(fd);
+    return all;
+  };
+  const int reader = connected();
+  say(reader, get("/"));
+  EXPECT_GT(read_all(reader), kBody) << "who reads is answered";
+  EXPECT_LE(std::count_if(deaf.begin(), deaf.end(), [&](int fd) { return read_all(fd) > kBody; }), 3)
+      << "the oldest have gone";
+}
+
 }  // namespace
 }  // namespace flash::http

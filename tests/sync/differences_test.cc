@@ -92,6 +92,24 @@ TEST_F(DifferencesTest, ANewSeriesCountsFromZero) {
   EXPECT_DOUBLE_EQ(r.requests, 7);
 }
 
+TEST_F(DifferencesTest, WhatIsRememberedHasABound) {
+  std::string text;
+  for (int i = 0; i < 100; ++i)
+    text += histogram({1, 2, 3, 4}, "path=\"/" + std::to_string(i) + std::string(500, 'x') + "\"", "");
+  EXPECT_EQ(page(text).state, ReadingState::First);
+  EXPECT_EQ(page(text).state, ReadingState::Good);
+  const std::size_t kept = differences->kept();
+  EXPECT_GT(kept, 100u * 500 * 2);
+  EXPECT_LT(kept, 400'000u);
+  differences->may_keep(100'000);
+  const Reading r = page(text);
+  EXPECT_EQ(r.state, ReadingState::Invalid);
+  EXPECT_THAT(r.reason, HasSubstr("more memory than there is for one of so many pages"));
+  EXPECT_EQ(differences->kept(), 0u);
+  EXPECT_EQ(page(histogram({1, 2, 3, 4})).state, ReadingState::First);
+  EXPECT_EQ(page(histogram({1, 2, 3, 4})).state, ReadingState::Good);
+}
+
 TEST_F(DifferencesTest, MatchersChooseTheSeries) {
   scrape(web("latency_seconds{handler!=\"/health\"}"));
   const auto both = [](int a, int b) {

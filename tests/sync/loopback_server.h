@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace flash::sync {
 
@@ -38,6 +39,7 @@ class LoopbackServer {
     shutdown(fd_, SHUT_RDWR);
     thread_.join();
     close(fd_);
+    for (const int held : held_) close(held);
   }
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/metrics"; }
@@ -47,6 +49,8 @@ class LoopbackServer {
   }
   /// Takes requests, answers nothing.
   void hang() { hang_ = true; }
+  /// Answers, and does not close.
+  void hold() { hold_ = true; }
   std::string last_request() {
     const std::lock_guard lock(mutex_);
     return request_;
@@ -72,15 +76,19 @@ class LoopbackServer {
         continue;
       }
       (void)!send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
-      close(client);
+      if (hold_)
+        held_.push_back(client);
+      else
+        close(client);
     }
   }
 
   int fd_ = -1, port_ = 0, hanging_ = -1;
   std::mutex mutex_;
   std::string answer_, request_;
-  std::atomic<bool> stop_{false}, hang_{false};
+  std::atomic<bool> stop_{false}, hang_{false}, hold_{false};
   std::atomic<int> requests_{0};
+  std::vector<int> held_;  // the thread's
   std::thread thread_;
 };
 

@@ -199,5 +199,96 @@ TEST_F(ScraperTest, AnswersThatAreNoPageAreNamedWithWhatToDo) {
   EXPECT_THAT(next().reason, HasSubstr("is it http, not https, there?"));
 }
 
+std::string long_page(int count, std::size_t bytes) {
+  std::string text = page(count);
+  while (text.size() < bytes) text += "# what nobody reads, a long line of it that fills the page\n";
+  return text;
+}
+
+/// Many pages, one store: 40 KiB, 10 of them their own.
+class ScraperMemoryTest : public ScraperTest {
+ protected:
+  ScraperMemoryTest() {
+    ScraperOptions options;
+    options.max_page_bytes = 30'000;
+    options.memory.total = 60'000;
+    options.memory.own = 10'000;
+    auto opened = Scraper::open(options, Random(1), [this](const Reading& r) { readings.push_back(r); });
+    EXPECT_TRUE(opened);
+    scraper = std::move(*opened);
+  }
+  static link::sync::Scrape scrape(const std::string& rule, const std::string& url) {
+    return {.rule = rule, .url = url, .interval_s = 1, .timeout_s = 20, .latency = "latency_seconds"};
+  }
+  /// Until there is one of the rule; the calendar is the clock's.
+  const Reading* reading_of(const std::string& rule) {
+    readings.clear();
+    const Duration begun = mono(), end = begun + std::chrono::seconds(20), at = now;
+    while (mono() < end) {
+      now = at + (mono() - begun);
+      const Duration next = scraper->start_due(now);
+      scraper->wait({}, std::min<Duration>(next, std::chrono::milliseconds(100)));
+      now = at + (mono() - begun);
+      scraper->perform(now);
+      for (const Reading& r : readings)
+        if (r.rule == rule) return &r;
+    }
+    ADD_FAILURE() << "nothing of " << rule;
+    return nullptr;
+  }
+};
+
+// Each of them holds what it was given; another's large page has its turn all the same.
+TEST_F(ScraperMemoryTest, PagesThatAreHeldOpenDoNotKeepALargeOneOut) {
+  LoopbackServer honest(http_ok(long_page(10, 20'000)));
+  const std::string beginning = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + long_page(1, 25'000);
+  LoopbackServer holder(beginning), other(beginning);
+  holder.hold();
+  other.hold();
+  scraper->set(now, {scrape("a", holder.url()), scrape("b", other.url()), scrape("honest", honest.url())});
+  const Reading* first = reading_of("honest");
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->state, ReadingState::First) << first->reason;
+  honest.set(http_ok(long_page(60, 20'000)));
+  const Reading* second = reading_of("honest");
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->state, ReadingState::Good) << second->reason;
+}
+
+TEST_F(ScraperTest, HeadersHaveABound) {
+  LoopbackServer server("HTTP/1.1 200 OK\r\nX: " + std::string(20'000, 'x') + "\r\n\r\n" + page(1));
+  want(server.url());
+  Reading r = next();
+  EXPECT_EQ(r.state, ReadingState::Invalid);
+  EXPECT_THAT(r.reason, HasSubstr("more than 128 headers, or 16 KiB"));
+  std::string many;
+  for (int i = 0; i < 200; ++i) many += "HTTP/1.1 100 Continue\r\n\r\n";
+  server.set(many + http_ok(page(1)));
+  r = next();
+  EXPECT_THAT(r.reason, HasSubstr("more than 128 headers"));
+  server.set(http_ok(page(1)));
+  EXPECT_EQ(next().state, ReadingState::First);
+}
+
+TEST_F(ScraperTest, OneLayerOfPackingIsReadAndNoneWithALargeWindow) {
+  const std::string packed = Gzip::stored(page(10));
+  const auto answer = [&](const std::string& headers) {
+    return "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n" + headers +
+           "Content-Length: " + std::to_string(packed.size()) + "\r\nConnection: close\r\n\r\n" + packed;
+  };
+  for (const char* headers :
+       {"Content-Encoding: gzip, gzip\r\n", "Content-Encoding: gzip\r\nContent-Encoding: gzip\r\n",
+        "content-encoding: zstd\r\n", "Content-Encoding:br\r\n", "Transfer-Encoding: gzip\r\n"}) {
+    LoopbackServer server(answer(headers));
+    want(server.url());
+    const Reading r = next();
+    EXPECT_EQ(r.state, ReadingState::Invalid) << headers << r.reason;
+    EXPECT_THAT(r.reason, HasSubstr("serve it as it is")) << headers;
+  }
+  LoopbackServer server(answer("content-encoding: GZIP\r\n"));
+  want(server.url());
+  EXPECT_EQ(next().state, ReadingState::First);
+}
+
 }  // namespace
 }  // namespace flash::sync
