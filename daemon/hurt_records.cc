@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "host/file_io.h"
+#include "host/safe_path.h"
 
 namespace flash {
 namespace {
@@ -61,6 +62,10 @@ Result<std::vector<HurtRecord>> parse_hurt_records(std::string_view text) {
 }
 
 Result<std::vector<HurtRecord>> read_hurt_records(const std::string& directory) {
+  if (const auto ours = check_directory(directory); !ours) {
+    if (ours.error().is(std::errc::no_such_file_or_directory)) return std::vector<HurtRecord>{};
+    return ours.error();
+  }
   const auto text = read_file(path_in(directory), 4 << 20);
   if (!text && text.error().is(std::errc::no_such_file_or_directory)) return std::vector<HurtRecord>{};
   if (!text) return text.error();
@@ -68,6 +73,7 @@ Result<std::vector<HurtRecord>> read_hurt_records(const std::string& directory) 
 }
 
 Result<void> write_hurt_records(const std::string& directory, std::span<const HurtRecord> records) {
+  FLASH_CHECK(check_directory(directory));
   const std::string path = path_in(directory), beside = path + ".new";
   const std::string text = hurt_records_text(records);
   ::unlink(beside.c_str());

@@ -18,7 +18,7 @@ std::string hurt_records_text(std::span<const HurtRecord> records);
 /// Entries that are not as they should be are left out; EINVAL: it is no such array.
 Result<std::vector<HurtRecord>> parse_hurt_records(std::string_view text);
 
-/// None there: none.
+/// None there: none. EPERM: others can change the directory, so what is in it is not believed.
 Result<std::vector<HurtRecord>> read_hurt_records(const std::string& directory);
 /// As a whole or not at all.
 Result<void> write_hurt_records(const std::string& directory, std::span<const HurtRecord> records);
