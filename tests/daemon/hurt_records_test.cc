@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -30,6 +31,16 @@ TEST(HurtRecords, NoneThereIsNone) {
   ASSERT_TRUE(read);
   EXPECT_TRUE(read->empty());
   EXPECT_FALSE(write_hurt_records(folder.path() + "/missing", {}));
+}
+
+TEST(HurtRecords, WhatOthersCanWriteIsNotBelieved) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(write_hurt_records(folder.path(), {}));
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  EXPECT_FALSE(read_hurt_records(folder.path()));
+  EXPECT_FALSE(write_hurt_records(folder.path(), {}));
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
+  EXPECT_TRUE(read_hurt_records(folder.path()));
 }
 
 TEST(HurtRecords, WhatIsDamagedIsLeftOut) {
