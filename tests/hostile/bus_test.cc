@@ -39,22 +39,9 @@ sd_bus_message* call_of(sd_bus* bus, const char* path, const char* interface, co
   return sd_bus_message_new_method_call(bus, &m, kName, path, interface, member) < 0 ? nullptr : m;
 }
 
-class HostileBus : public testing::Test {
+class HostileBus : public ControlledHost {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "needs root";
-    bus_ = std::make_unique<fake::PrivateBus>(FLASH_SOURCE_DIR);
-    cgroup_ = std::make_unique<BusyCgroup>("hostile-bus");
-    original_ = cgroup_->knob();
-    config_ = write_config(folder_.path() + "/flashd.json", cgroup_->path(), folder_.path() + "/state");
-  }
-  void TearDown() override {
-    if (HasFailure() && flashd_) {
-      const std::string log = flashd_->log();
-      std::fputs(log.substr(log.size() - std::min<std::size_t>(log.size(), 4000)).c_str(), stderr);
-    }
-    flashd_.reset();
-  }
+  void SetUp() override { set_up("hostile-bus"); }
   void start() {
     flashd_ = std::make_unique<Flashd>(
         std::vector<std::string>{"--config", config_, "--bus", bus_->address()}, folder_.path() + "/log");
@@ -105,11 +92,6 @@ class HostileBus : public testing::Test {
     EXPECT_EQ(cgroup_->knob(), original_);
   }
 
-  TemporaryFolder folder_;
-  std::unique_ptr<fake::PrivateBus> bus_;
-  std::unique_ptr<BusyCgroup> cgroup_;
-  std::string original_, config_;
-  std::unique_ptr<Flashd> flashd_;
   fake::BusPtr root_;
 };
 

@@ -24,12 +24,8 @@ class HostileCapacity : public testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root";
-    auto layout = CgroupLayout::detect(HostRoot());
-    ASSERT_TRUE(layout) << layout.error().message();
-    layout_ = *std::move(layout);
+    layout_ = divided_layout();
     v2_ = layout_.version(CgroupController::Memory) == CgroupVersion::V2;
-    if (v2_)
-      std::ofstream(layout_.mount(CgroupController::Memory) + "/cgroup.subtree_control") << "+cpu +memory";
     name_ = "/flashd-test-capacity-" + std::to_string(::getpid());
     victim_ = std::make_unique<OwnCgroup>(layout_, name_ + "-victim");
     tenant_ = std::make_unique<OwnCgroup>(layout_, name_ + "-tenant");

@@ -21,9 +21,7 @@ class Churn : public testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root";
-    auto layout = CgroupLayout::detect(HostRoot());
-    ASSERT_TRUE(layout) << layout.error().message();
-    layout_ = *std::move(layout);
+    layout_ = divided_layout();
     name_ = "/flashd-test-churn-" + std::to_string(::getpid());
   }
   /// flashd controls the CPU limit of what the rule selects; its decisions go to a journal.

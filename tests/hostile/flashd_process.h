@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "host/cgroup_layout.h"
+#include "tests/actuators/temporary_folder.h"
 #include "tests/support/own_cgroup.h"
 #include "tests/support/private_bus.h"
 
@@ -150,12 +151,20 @@ class Flashd {
   pid_t pid_ = -1;
 };
 
+/// The machine's hierarchies; on v2 the root's children may divide CPU and memory.
+inline CgroupLayout divided_layout() {
+  CgroupLayout layout = *CgroupLayout::detect(HostRoot());
+  if (layout.version(CgroupController::Cpu) == CgroupVersion::V2)
+    std::ofstream(layout.mount(CgroupController::Cpu) + "/cgroup.subtree_control") << "+cpu +memory";
+  return layout;
+}
+
 /// A cgroup with one busy process, which flashd soon limits.
 class BusyCgroup {
  public:
   explicit BusyCgroup(const std::string& name)
-      : layout_(*CgroupLayout::detect(HostRoot())),
-        cgroup_(hand_down(layout_), "/flashd-test-" + name + "-" + std::to_string(::getpid())) {
+      : layout_(divided_layout()),
+        cgroup_(layout_, "/flashd-test-" + name + "-" + std::to_string(::getpid())) {
     busy_ = ::fork();
     if (busy_ == 0) {
       ::alarm(100);
@@ -181,12 +190,6 @@ class BusyCgroup {
   void rest() { ::kill(busy_, SIGSTOP); }
 
  private:
-  static const CgroupLayout& hand_down(const CgroupLayout& layout) {
-    if (layout.version(CgroupController::Cpu) == CgroupVersion::V2)
-      std::ofstream(layout.mount(CgroupController::Cpu) + "/cgroup.subtree_control") << "+cpu +memory";
-    return layout;
-  }
-
   CgroupLayout layout_;
   OwnCgroup cgroup_;
   pid_t busy_ = -1;
@@ -205,5 +208,31 @@ inline std::string write_config(const std::string& path, const std::string& cgro
    "guards": {"flap_budget": 1000, "throttled_floor": 1.0, "cpu_pressure_floor": 1.0}}}})";
   return path;
 }
+
+/// flashd on a bus of its own, in control of a busy cgroup; where a test fails, the end of its log.
+class ControlledHost : public testing::Test {
+ protected:
+  /// `name`: of the cgroup.
+  void set_up(const std::string& name) {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+    bus_ = std::make_unique<fake::PrivateBus>(FLASH_SOURCE_DIR);
+    cgroup_ = std::make_unique<BusyCgroup>(name);
+    original_ = cgroup_->knob();
+    config_ = write_config(folder_.path() + "/flashd.json", cgroup_->path(), folder_.path() + "/state");
+  }
+  void TearDown() override {
+    if (HasFailure() && flashd_) {
+      const std::string log = flashd_->log();
+      std::fputs(log.substr(log.size() - std::min<std::size_t>(log.size(), 4000)).c_str(), stderr);
+    }
+    flashd_.reset();
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<fake::PrivateBus> bus_;
+  std::unique_ptr<BusyCgroup> cgroup_;
+  std::unique_ptr<Flashd> flashd_;
+  std::string original_, config_;
+};
 
 }  // namespace flash::hostile

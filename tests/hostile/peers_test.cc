@@ -35,23 +35,12 @@ constexpr const char* kName = "org.flashd";
 constexpr const char* kRoot = "/org/flashd";
 constexpr const char* kManager = "org.flashd.Manager1";
 
-class HostilePeers : public testing::Test {
+class HostilePeers : public ControlledHost {
  protected:
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "needs root";
     // As /run/flashd is.
     ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
-    bus_ = std::make_unique<fake::PrivateBus>(FLASH_SOURCE_DIR);
-    cgroup_ = std::make_unique<BusyCgroup>("hostile-peers");
-    original_ = cgroup_->knob();
-    config_ = write_config(folder_.path() + "/flashd.json", cgroup_->path(), folder_.path() + "/state");
-  }
-  void TearDown() override {
-    if (HasFailure() && flashd_) {
-      const std::string log = flashd_->log();
-      std::fputs(log.substr(log.size() - std::min<std::size_t>(log.size(), 4000)).c_str(), stderr);
-    }
-    flashd_.reset();
+    set_up("hostile-peers");
   }
   void start(const std::vector<std::string>& through = {}) {
     flashd_ =
@@ -91,11 +80,6 @@ class HostilePeers : public testing::Test {
     return all;
   }
 
-  TemporaryFolder folder_;
-  std::unique_ptr<fake::PrivateBus> bus_;
-  std::unique_ptr<BusyCgroup> cgroup_;
-  std::string original_, config_;
-  std::unique_ptr<Flashd> flashd_;
   fake::BusPtr client_;
 };
 

@@ -96,12 +96,8 @@ class HostileSqueeze : public testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root";
-    auto layout = CgroupLayout::detect(HostRoot());
-    ASSERT_TRUE(layout) << layout.error().message();
-    layout_ = *std::move(layout);
+    layout_ = divided_layout();
     v2_ = layout_.version(CgroupController::Cpu) == CgroupVersion::V2;
-    if (v2_)
-      std::ofstream(layout_.mount(CgroupController::Cpu) + "/cgroup.subtree_control") << "+cpu +memory";
     cgroup_ = std::make_unique<OwnCgroup>(layout_, "/flashd-test-squeeze-" + std::to_string(::getpid()));
     service_ = std::make_unique<Service>(*cgroup_);
     socket_ = folder_.path() + "/learner.sock";
