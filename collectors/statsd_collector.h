@@ -45,8 +45,7 @@
 #include <vector>
 
 #include "collectors/bpf/statsd_door.h"
-#include "collectors/ddsketch.h"
-#include "collectors/report_clock.h"
+#include "collectors/statsd_application.h"
 #include "collectors/statsd_parser.h"
 #include "collectors/statsd_senders.h"
 #include "core/ports.h"
@@ -149,54 +148,6 @@ class StatsdCollector final : public Collector {
   const std::string& no_door() const { return no_door_; }
 
  private:
-  /// Targets that name an application.
-  struct Named {
-    std::size_t targets = 0;
-    std::array<std::size_t, 5> of_unit{};  // by TimeUnit, what their rules say
-    void add(TimeUnit unit) { ++targets, ++of_unit[static_cast<std::size_t>(unit)]; }
-    void remove(TimeUnit unit) { --targets, --of_unit[static_cast<std::size_t>(unit)]; }
-    TimeUnit unit() const;      // Auto: none is given
-    bool contradicted() const;  // several are
-  };
-  struct Application {
-    Named named;
-    DDSketch latency_ms;
-    double weight = 0;          // of this tick's latency samples: the requests they stand for
-    std::uint64_t samples = 0;  // latency samples in this tick, unweighted
-    struct Recent {
-      double latency_ms = 0, weight = 0;
-      std::uint64_t tick = 0;
-    };
-    static constexpr std::size_t kRecent = 64;
-    Recent heaviest{};                     // of this tick
-    std::array<Recent, kRecent> recent{};  // the newest samples, a ring
-    std::uint64_t taken = 0;               // samples ever; the next goes to taken % kRecent
-    double requests = 0;
-    double errors = 0;
-    bool counted = false;          // a counter of requests or errors came in this tick
-    bool counts_requests = false;  // has sent a request counter, ever
-    bool counts_errors = false;
-    bool cut = false;                 // lines of its senders were dropped in this tick: they sent too much
-    bool names_another_unit = false;  // a timer, which is in ms, has a name that ends in another unit
-
-    // What it said last, and when that was.
-    ReportClock latencies, counters;
-    double p50_ms = 0, p99_ms = 0;
-    bool few = false;
-    std::optional<double> rate, error_rate;
-    Duration requests_at{};  // the newest tick that had any
-    bool had_requests = false;
-    Observation says;  // of this tick
-
-    void add(double latency_ms, double weight, std::uint64_t tick);
-    /// p50 and p99; a tick of few samples gets the newest of earlier ticks, from `oldest` on, up to `enough`.
-    void judge_latency(std::uint64_t enough, std::uint64_t tick, std::uint64_t oldest);
-    /// The tick ends. `lost`: lines that may have been its own were not read.
-    void say(Duration now, Duration tick, bool lost);
-    Sample said_rate(Duration now, Duration tick, bool lost);
-    Sample said_errors(Duration tick);
-    void clear_tick();
-  };
   struct Naming {
     std::string application;
     TimeUnit unit = TimeUnit::Auto;
@@ -230,7 +181,7 @@ class StatsdCollector final : public Collector {
   Result<void> open_udp();
   std::size_t drain(int fd);
   void ingest_line(std::string_view text);
-  Application* application_of(const StatsdLine& line);
+  StatsdApplication* application_of(const StatsdLine& line);
   void admit_refused();
 
   StatsdOptions options_;
@@ -261,10 +212,10 @@ class StatsdCollector final : public Collector {
   Backoff again_;
   std::vector<char> buffer_;
   StatsdLine line_;
-  std::unordered_map<std::string, Application, NameHash, std::equal_to<>> applications_;
+  std::unordered_map<std::string, StatsdApplication, NameHash, std::equal_to<>> applications_;
   std::unordered_map<TargetId, Naming> targets_;
   // Name -> targets that name it. A name is in applications_ or here, never in both.
-  std::unordered_map<std::string, Named, NameHash, std::equal_to<>> refused_;
+  std::unordered_map<std::string, StatsdNamed, NameHash, std::equal_to<>> refused_;
   bool left_ = false;  // a drain() took no more than it may: lines wait
   StatsdCounters counters_;
   std::uint64_t dropped_before_ = 0;  // counters_.dropped at the previous collect()
