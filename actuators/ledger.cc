@@ -132,14 +132,11 @@ Result<void> Ledger::load(std::string boot_id) {
     // wants to write knobs is refused by begin() until there is some.
     if (!there || text->empty()) return std::move(done).error();
     FLASH_TRY(file_, open_own(path_, O_WRONLY));
-    size_ = contents_.body_size;
-    crc_ = contents_.body_crc;
-    if (contents_.torn_tail) {
-      if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
-        return Error::from_errno(errno, "truncate " + path_);
-    } else {
-      end_ = text->substr(size_);
-    }
+    size_ = contents_.size;
+    crc_ = contents_.crc;
+    end_ = std::move(contents_.end);
+    if (contents_.torn_tail && ::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
+      return Error::from_errno(errno, "truncate " + path_);
   }
   return {};
 }
@@ -174,7 +171,7 @@ Result<void> Ledger::compact() {
     return written;
   }
   file_ = std::move(file);
-  size_ = text.size();
+  size_ = text.size() + end.size();
   crc_ = crc;
   end_ = std::move(end);
   owed_.clear();
@@ -257,6 +254,7 @@ const std::string& Ledger::trouble() const {
 Result<void> Ledger::append(std::string_view text, bool durable) {
   if (!unwritable_.empty()) return Error(std::errc::read_only_file_system, unwritable_);
   Crc32 crc = crc_;
+  if (!end_.empty()) crc.add(ledger::superseded(end_));
   crc.add(text);
   std::string end;
   ledger::Writer(end).end(crc.value());
@@ -265,14 +263,15 @@ Result<void> Ledger::append(std::string_view text, bool durable) {
   auto done = write_at(file_.get(), all, size_, path_);
   if (done && durable && ::fdatasync(file_.get()) != 0) done = Error::from_errno(errno, "sync " + path_);
   if (!done) {
-    // Half a record must not stay in the middle of the file. Neither truncation nor an end where one has been
-    // needs room.
-    const auto back = write_at(file_.get(), end_, size_, path_);
-    if (::ftruncate(file_.get(), static_cast<off_t>(size_ + (back ? end_.size() : 0))) != 0)
+    // Half a record must not stay; the end before it is still in force.
+    if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
       return Error::from_errno(errno, "truncate " + path_ + " after a failed write");
     return done;
   }
-  size_ += text.size();
+  // One byte, so there is no half of it. Failing is no harm: an end more.
+  if (!end_.empty())
+    (void)write_at(file_.get(), {&ledger::kSuperseded, 1}, size_ - end_.size() + ledger::kTypeAt, path_);
+  size_ += all.size();
   crc_ = crc;
   end_ = std::move(end);
   return {};

@@ -77,11 +77,13 @@ struct LedgerContents {
   std::vector<std::string> problems;  // "line 7: checksum does not match"
   /// The last line was cut short, as a crash in mid-write leaves it. No problem: its write never happened.
   bool torn_tail = false;
-  /// The end that a file of this version has is missing: after a crash in mid-write, or a part was lost.
+  /// The end that a file of this version has is missing: a part was lost. What a process that was killed did
+  /// not finish is behind an end.
   bool cut_short = false;
-  std::size_t records = 0;    // readable ones
-  std::size_t body_size = 0;  // bytes before the end, or before a torn tail
-  Crc32 body_crc;             // of these
+  std::size_t records = 0;  // readable ones
+  std::size_t size = 0;     // bytes before a torn tail
+  Crc32 crc;                // of these, but for `end`
+  std::string end;          // the last line, if it is an end and nothing follows
 };
 
 /// Pure; accepts any bytes. Every readable record counts, an unreadable one is named in `problems`.
@@ -165,9 +167,9 @@ class Ledger {
   Fd lock_;
   Fd file_;
   static constexpr std::size_t kCompactAbove = 1 << 20;
-  std::size_t size_ = 0;  // of the file without its end
-  Crc32 crc_;             // of the same
-  std::string end_;       // as it stands behind that; empty: none
+  std::size_t size_ = 0;  // of the file
+  Crc32 crc_;             // of the same without its end
+  std::string end_;       // its last line; empty: it has none
   std::size_t compact_above_ = kCompactAbove;
   std::uint64_t next_id_ = 1;
   std::string owed_;  // drops that could not be written

@@ -127,26 +127,25 @@ class Reader {
       if (ended_)
         end_ = text.substr(0, end + 1);
       else
-        add(text.substr(0, end + 1));
+        all_.add(text.substr(0, end + 1));
+      c_.size += end + 1;
       text.remove_prefix(end + 1);
     }
     if (c_.torn_tail) go_past_end();
-    c_.cut_short = has_version_ && !ended_;
-    c_.body_crc = all_;
+    c_.cut_short = has_version_ && !ended_ && !unfinished_;
+    c_.crc = all_;
+    if (ended_) c_.end = end_;
     one_original_per_knob();
     return std::move(c_);
   }
 
  private:
-  void add(std::string_view bytes) {
-    all_.add(bytes);
-    c_.body_size += bytes.size();
-  }
-
-  /// Something follows: that was no end, but a line like others.
+  /// Something follows the end: an append, of which it is not known yet whether it is whole.
   void go_past_end() {
-    if (ended_) add(end_);
+    if (!ended_) return;
+    all_.add(ledger::superseded(end_));
     ended_ = false;
+    unfinished_ = true;
   }
 
   /// Empty if the record was understood, else what is wrong with it.
@@ -157,7 +156,14 @@ class Reader {
     std::uint32_t crc = 0;
     const auto [ptr, ec] = std::from_chars(line.data(), line.data() + 8, crc, 16);
     if (ec != std::errc{} || ptr != line.data() + 8) return "not a ledger record";
-    line.remove_prefix(9);
+    line.remove_prefix(ledger::kTypeAt);
+    std::string as_end;  // an end keeps its checksum when it is superseded
+    if (line.starts_with(ledger::kSuperseded)) {
+      as_end.assign(line)[0] = 'E';
+      if (crc32(as_end) != crc) return "checksum does not match";
+      unfinished_ = false;
+      return {};
+    }
     if (crc32(line) != crc) return "checksum does not match";
 
     std::array<std::string_view, kMaxFields> f;
@@ -223,6 +229,7 @@ class Reader {
     const auto crc = f.size() == 2 ? number<std::uint32_t>(f[1]) : std::nullopt;
     if (!crc) return "end record is malformed";
     ended_ = true;
+    unfinished_ = false;
     // Where a line is known to be bad, this says nothing new.
     if (*crc != all_.value() && c_.problems.empty()) return "lines are missing, doubled or out of place";
     return {};
@@ -274,8 +281,9 @@ class Reader {
   LedgerContents c_;
   Crc32 all_;
   bool has_version_ = false;
-  bool ended_ = false;    // the last line read is an end
-  std::string_view end_;  // that line
+  bool ended_ = false;       // the last line read is an end
+  std::string_view end_;     // that line
+  bool unfinished_ = false;  // the last end was in force when something was written behind it
 };
 
 }  // namespace
@@ -315,6 +323,12 @@ void Writer::dropped(std::uint64_t id) {
 }
 void Writer::end(std::uint32_t crc) {
   Record(out_, 'E').number(crc).end();
+}
+
+std::string superseded(std::string_view end) {
+  std::string line(end);
+  line[kTypeAt] = kSuperseded;
+  return line;
 }
 
 std::string serialise(const LedgerContents& c) {

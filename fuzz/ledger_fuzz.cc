@@ -41,7 +41,7 @@ void read(std::string_view text) {
     FUZZ_REQUIRE(entry.ref.target.kind == flash::TargetKind::Cgroup ||
                  entry.ref.target.kind == flash::TargetKind::CpuSet);
   }
-  FUZZ_REQUIRE(contents.body_size <= text.size());
+  FUZZ_REQUIRE(contents.size <= text.size());
   // A torn tail is no record; all others were understood or are problems.
   if (text.ends_with('\n')) FUZZ_REQUIRE(!contents.torn_tail);
   FUZZ_REQUIRE(contents.records + contents.problems.size() <= text.size());

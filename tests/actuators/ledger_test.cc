@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -131,10 +132,12 @@ TEST_F(LedgerFile, ReportsACorruptLineByNumberAndUsesTheRest) {
 
 TEST_F(LedgerFile, ADamagedFileIsKept) {
   std::string whole = three();
-  whole[whole.find("\tcpu-limit\t")] ^= 1;  // the first original
+  const auto at = whole.find("\tcpu-limit\t");  // the first original
+  const auto line = 1 + std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  whole[at] ^= 1;
   put(whole);
   Ledger ledger = open();
-  EXPECT_THAT(ledger.problems()[0], HasSubstr("line 4"));
+  EXPECT_THAT(ledger.problems()[0], HasSubstr("line " + std::to_string(line) + ":"));
   EXPECT_EQ(ledger.entries().size(), 3u) << "it is there twice";
   std::ifstream in(folder.path() + "/ledger.damaged", std::ios::binary);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), whole);
@@ -240,6 +243,32 @@ TEST_F(LedgerFile, WhatIsMissingIsNoticedByTheEnd) {
   }
 }
 
+// kill -9 ends a write at the border of a page: what was there before must still be whole then.
+TEST_F(LedgerFile, AnAppendThatIsKilledAtAnyByteLosesNothingAndIsNoDamage) {
+  put(three());
+  Ledger ledger = open();
+  const auto id = ledger.find(knob("1 /a"))->id;
+  const std::string before = text();
+  confirm(ledger, id, 7);
+  const std::string after = text();
+  ASSERT_GT(after.size(), before.size());
+  const std::string unmarked = before + after.substr(before.size());
+  ASSERT_NE(unmarked, after) << "the end before is marked as followed";
+  for (std::size_t size = before.size(); size <= unmarked.size(); ++size) {
+    TemporaryFolder other;
+    std::ofstream(other.path() + "/ledger", std::ios::binary) << unmarked.substr(0, size);
+    auto killed = Ledger::open(other.path(), "boot-1");
+    ASSERT_TRUE(killed) << killed.error().message();
+    EXPECT_THAT(killed->problems(), IsEmpty()) << size;
+    EXPECT_EQ(killed->entries().size(), 3u) << size;
+  }
+  EXPECT_THAT(parse_ledger(after).problems, IsEmpty());
+  EXPECT_FALSE(parse_ledger(after).cut_short);
+  EXPECT_EQ(parse_ledger(unmarked).entries.at(id).confirmed, 7);
+  for (std::size_t size = 0; size < after.size(); ++size)
+    EXPECT_TRUE(parse_ledger(after.substr(0, size)).cut_short || size < after.find('\n') + 1) << size;
+}
+
 TEST_F(LedgerFile, OneOfAnEarlierVersionIsRead) {
   // No version, no end, the boot once.
   std::string old;
@@ -251,7 +280,7 @@ TEST_F(LedgerFile, OneOfAnEarlierVersionIsRead) {
     const std::string line = whole.substr(at, end - at);
     at = end;
     const char type = line[9];
-    if (type == 'V' || type == 'E' || (type == 'B' && boot) ||
+    if (type == 'V' || type == 'E' || type == 'S' || (type == 'B' && boot) ||
         (type == 'O' && !originals.insert(line).second))
       continue;
     boot |= type == 'B';

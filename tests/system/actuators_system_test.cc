@@ -350,6 +350,9 @@ TEST_F(Actuators, EveryKnobIsBackAfterKillAtRandomPoints) {
       CgroupDriver driver(HostRoot(), layout);
       KnobDriver* drivers[] = {&driver};
       const auto done = restore_from_ledger(*ledger, drivers, RestoreRequest::AsMarked);
+      for (const std::string& problem : done.problems) std::fprintf(stderr, "%s\n", problem.c_str());
+      for (const RestoreReport::Item& item : done.report.items)
+        if (!item.restored) std::fprintf(stderr, "not restored: %s\n", item.message.c_str());
       if (!done.report.complete() || !done.problems.empty()) ::_exit(102);
       ::_exit(announced ? 7 : 0);
     }
