@@ -92,7 +92,7 @@ class Service {
   Service& operator=(const Service&) = delete;
   bool ended_well() {
     int status = -1;
-    const bool ended = await([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }, 60s);
+    const bool ended = await([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }, 90s);
     if (ended) pid_ = -1;
     return ended && status == 0;
   }
@@ -327,24 +327,26 @@ class HostileStatsdFlood : public HostileStatsd, public testing::WithParamInterf
 // took a probe out; at full speed up to 28 % of a victim's lines were lost.
 TEST_P(HostileStatsdFlood, CostsTheVictimNoLineAndNobodyATick) {
   const Flood& flood = GetParam();
-  constexpr int kLines = 600;
+  // 20 ms apart, 12 s: six windows. Where the kernel does not hold the flood off, a client that waits for
+  // room in the queue waits long, and so says less.
+  const int lines = flood.at_door ? 600 : 200;
   if (!flood.at_door) through_ = {"/usr/bin/setpriv", "--bounding-set=-bpf,-perfmon,-sys_admin,-net_admin"};
   start(R"({"budget_pct": 1.5, "window_s": 2})", "{}", 1);
   std::vector<std::unique_ptr<Attacker>> attackers;
   for (int i = 0; i < 2; ++i)
     attackers.push_back(std::make_unique<Attacker>([&] {
       const Client client(socket_);
-      std::string lines;
-      for (int l = 0; l < flood.lines; ++l) lines += "requests:1|c|#app:victim\n";
+      std::string text;
+      for (int l = 0; l < flood.lines; ++l) text += "requests:1|c|#app:victim\n";
       for (;;) {
-        client.try_send(lines);
+        client.try_send(text);
         if (flood.pause > 0) ::usleep(flood.pause);
       }
     }));
-  Service service(*victim_, socket_, "requests:1|c|#app:victim", kLines, 20ms);  // 12 s: six windows
+  Service service(*victim_, socket_, "requests:1|c|#app:victim", lines, 20ms);
   EXPECT_TRUE(service.ended_well());
-  EXPECT_TRUE(await([&] { return counters()["used"] >= kLines; }, 5s));
-  EXPECT_EQ(counters()["used"], static_cast<std::uint64_t>(kLines)) << "lost, or not the victim's";
+  EXPECT_TRUE(await([&] { return counters()["used"] >= static_cast<std::uint64_t>(lines); }, 5s));
+  EXPECT_EQ(counters()["used"], static_cast<std::uint64_t>(lines)) << "lost, or not the victim's";
   EXPECT_EQ(counters()["over_budget"] + counters()["over_budget_at_door"], 0u);
   EXPECT_GE(counters()["strangers"] + counters()["strangers_at_door"], 50u) << "there was a flood";
   EXPECT_EQ(number("PeriodUSec"), 1'000'000u);
