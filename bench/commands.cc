@@ -65,6 +65,10 @@ std::function<Applied(std::string_view)> task_into(Task& out) {
   };
 }
 
+OptionRow json_row(bool& json) {
+  return {"--json", "", "print JSON", flag_into(json)};
+}
+
 int failed(const Error& error) {
   print_line(stderr, "flash-bench: " + error.message());
   return kExitFailure;

@@ -45,6 +45,9 @@ std::function<Applied(std::string_view)> choice_into(std::string& out, std::vect
 /// resource-limits or cpu-frequency.
 std::function<Applied(std::string_view)> task_into(Task& out);
 
+/// --json, which every command has.
+OptionRow json_row(bool& json);
+
 /// Says on stderr why something could not be measured; kExitFailure.
 int failed(const Error& error);
 
@@ -54,6 +57,13 @@ Json with_provenance(Json measured) {
   measured["command"] = command_line();
   measured["hardware"] = hardware();
   return measured;
+}
+
+/// A line per member of the object `measured`.
+template <class Json>
+void print_keys(const Json& measured) {
+  for (const auto& [key, value] : measured.items())
+    std::printf("%-16s %s\n", key.c_str(), value.dump(value.is_object() ? 2 : -1).c_str());
 }
 
 /// Prints what was measured: as JSON, or as print(json) does.

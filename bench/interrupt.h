@@ -1,6 +1,6 @@
-// Purpose: how a measurement ends early. A flag that main()'s handler of signals sets is asked by loops and
-// waits, which then return, so that destructors remove what was made. Ownership: none. Thread rule: any
-// thread.
+// Purpose: how a measurement ends early. A flag that the handler of signals sets is asked by loops and waits,
+// which then return, so that destructors remove what was made.
+// Ownership: none. Thread rule: any thread; stop_at_signals() once, from main().
 #pragma once
 
 #include <signal.h>
@@ -17,6 +17,15 @@
 namespace flash::bench {
 
 constexpr int kAsk_ms = 50;  // between looks at the flag of what waits for something else: poll(2)
+
+/// Set by the first SIGHUP, SIGINT or SIGTERM after stop_at_signals().
+inline std::atomic<bool> stopped = false;
+
+/// For what has to be undone at the end. What nohup and shells had us ignore stays ignored.
+inline void stop_at_signals() {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM})
+    if (::signal(signal, [](int) { stopped = true; }) == SIG_IGN) ::signal(signal, SIG_IGN);
+}
 
 inline Error interrupted() {
   return Error(std::errc::operation_canceled, "interrupted");

@@ -54,10 +54,10 @@ Result<void> fill(Agent& agent, const AgentSpaces& spaces, Random& random) {
 }
 
 AgentSpaces limits() {
-  return {Task::ResourceLimits, state_dim(Task::ResourceLimits), kLimitsActions};
+  return {Task::ResourceLimits, state_dim(Task::ResourceLimits), action_dim(Task::ResourceLimits)};
 }
 AgentSpaces frequency() {
-  return {Task::CpuFrequency, state_dim(Task::CpuFrequency), kFrequencyLevels};
+  return {Task::CpuFrequency, state_dim(Task::CpuFrequency), action_dim(Task::CpuFrequency)};
 }
 
 Result<PolicySnapshot> fresh_policy(std::uint64_t seed) {
@@ -67,7 +67,7 @@ Result<PolicySnapshot> fresh_policy(std::uint64_t seed) {
   FLASH_TRY(auto agent, Agent::create(limits(), options));
   PolicySnapshot policy = agent->snapshot();
   policy.version = seed;
-  FLASH_CHECK(policy.validate(state_dim(Task::ResourceLimits), kLimitsActions));
+  FLASH_CHECK(policy.validate(state_dim(Task::ResourceLimits), action_dim(Task::ResourceLimits)));
   return policy;
 }
 
@@ -203,7 +203,7 @@ Result<json> measure_swap() {
     const double begun = now_us();
     FLASH_TRY(const TensorFile file, decode_tensor_file(bytes[static_cast<std::size_t>(i) % bytes.size()]));
     FLASH_TRY(PolicySnapshot policy, to_policy(file));
-    FLASH_CHECK(policy.validate(state_dim(Task::ResourceLimits), kLimitsActions));
+    FLASH_CHECK(policy.validate(state_dim(Task::ResourceLimits), action_dim(Task::ResourceLimits)));
     seat = std::make_shared<const CompiledPolicy>(std::move(policy));
     us.push_back(now_us() - begun);
   }

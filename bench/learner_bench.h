@@ -13,9 +13,6 @@
 
 namespace flash::bench {
 
-inline constexpr int kLimitsActions = 2;  // CPU and memory
-inline constexpr int kFrequencyLevels = 10;
-
 /// Agents as flash-learner makes them, with transitions to learn from.
 struct Algorithm {
   std::string name;  // key of update_us

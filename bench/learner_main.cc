@@ -75,9 +75,9 @@ json pytorch(const Arguments& a) {
   if (access(a.python.c_str(), X_OK) != 0) return a.python + " is not there";
   const json shapes = {{"agents", 1000},
                        {"state", state_dim(Task::ResourceLimits)},
-                       {"actions", kLimitsActions},
+                       {"actions", action_dim(Task::ResourceLimits)},
                        {"frequency_state", state_dim(Task::CpuFrequency)},
-                       {"levels", kFrequencyLevels}};
+                       {"levels", action_dim(Task::CpuFrequency)}};
   int status = 0;
   const std::string text = output_of({a.python, a.script, shapes.dump()}, status);
   json measured = json::parse(text, nullptr, false);

@@ -43,8 +43,7 @@ class FakeDaemon {
       a.application = a.rule = "bench";
       for (const StateEntry& entry : state_entries(a.task)) a.state_names.emplace_back(entry.name);
       a.state_dim = static_cast<std::uint32_t>(state_dim(a.task));
-      a.action_dim =
-          static_cast<std::uint32_t>(a.task == Task::ResourceLimits ? kLimitsActions : kFrequencyLevels);
+      a.action_dim = static_cast<std::uint32_t>(action_dim(a.task));
       agents_.push_back(std::move(a));
     }
   }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -18,23 +17,24 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/bench_tree.h"
 #include "bench/interrupt.h"
+#include "bench/program.h"
+#include "bench/temp_folder.h"
 #include "collectors/bpf/requests.h"
 #include "collectors/bpf/schedule.h"
 #include "host/cgroup.h"
 #include "host/cgroup_layout.h"
 #include "host/file_io.h"
-#include "workloads/load.h"
-#include "workloads/serve.h"
 
 namespace flash::bench {
 namespace {
@@ -43,7 +43,7 @@ using nlohmann::ordered_json;
 using namespace std::chrono_literals;
 
 constexpr int kRoundTrips = 20000;
-constexpr double kRequestsPerSecond = 50;
+constexpr int kRequestsPerSecond = 50;
 
 std::int64_t nanoseconds(clockid_t clock) {
   timespec t{};
@@ -294,7 +294,8 @@ Result<double> measure_error(const Bench& bench, ScheduleProbe& probe) {
   return 100 * worst;
 }
 
-Result<Endpoint> free_endpoint() {
+/// A socket address on loopback that nobody has.
+Result<sockaddr_in> free_address() {
   const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -303,52 +304,50 @@ Result<Endpoint> free_endpoint() {
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
     return Error::from_errno(errno, "a free port");
-  return std::get<Endpoint>(parse_endpoint("127.0.0.1:" + std::to_string(ntohs(address.sin_port))));
+  return address;
+}
+
+std::string text_of(const sockaddr_in& address) {
+  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+}
+
+/// Becomes flash-workload with these words. Says nothing on standard output.
+[[noreturn]] void become_workload(const std::string& program, std::vector<std::string> words) {
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const int nowhere = ::open("/dev/null", O_WRONLY);
+  dup2(nowhere, STDOUT_FILENO);
+  execv(program.c_str(), argv.data());
+  _exit(127);
 }
 
 /// The report of `flash-workload load` against the server. The client sleeps most of the time and is
 /// scheduled first: how long it waits for a CPU would be in its latencies, not in the server's.
-Result<ordered_json> load(const Endpoint& server, int seconds, const std::atomic<bool>& stop) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno(errno, "pipe");
-  const Fd from(ends[0]);
-  std::string text;
-  {
-    Fd to(ends[1]);
-    Worker client([&] {
-      const sched_param first{1};
-      sched_setscheduler(0, SCHED_FIFO, &first);
-      LoadOptions options;
-      options.target = std::get<LoadTarget>(parse_load_target(server.text));
-      options.trace = Trace::flat(kRequestsPerSecond);
-      options.seconds = seconds;
-      options.connections = 8;
-      options.json = "-";
-      std::ostringstream out, err;
-      run(options, out, err);
-      const std::string report = out.str();
-      if (write(to.get(), report.data(), report.size()) != static_cast<ssize_t>(report.size())) _exit(1);
-    });
-    to = Fd();
-    std::array<char, 4096> buffer{};
-    pollfd answer{from.get(), POLLIN, 0};
-    while (!stop) {
-      if (poll(&answer, 1, kAsk_ms) <= 0) continue;
-      const ssize_t n = ::read(from.get(), buffer.data(), buffer.size());
-      if (n <= 0) break;
-      text.append(buffer.data(), static_cast<std::size_t>(n));
-    }
-    if (stop) return interrupted();
-    client.wait();
-  }
-  ordered_json report = ordered_json::parse(text, nullptr, false);
+Result<ordered_json> load(const std::string& program, const sockaddr_in& server, int seconds,
+                          const std::atomic<bool>& stop) {
+  FLASH_TRY(const TempFolder folder, TempFolder::make("probe"));
+  const std::string file = folder.path() + "/load.json";
+  Worker client([&] {
+    const sched_param first{1};
+    sched_setscheduler(0, SCHED_FIFO, &first);
+    become_workload(program, {"load", "--target", "http://" + text_of(server) + "/work", "--rate",
+                              std::to_string(kRequestsPerSecond), "--seconds", std::to_string(seconds),
+                              "--connections", "8", "--json", file});
+  });
+  // The report is written whole at the end.
+  for (int i = 0; !std::filesystem::exists(file) && i < (seconds + 10) * 100; ++i)
+    FLASH_CHECK(wait(10ms, stop));
+  client.wait();
+  std::ifstream in(file);
+  ordered_json report = ordered_json::parse(in, nullptr, false);
   if (report.is_discarded()) return Error(std::errc::io_error, "the load generator gave no report");
   return report;
 }
 
-bool answers(const Endpoint& server) {
-  const Fd fd(socket(server.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&server.address), server.size) == 0;
+bool answers(const sockaddr_in& server) {
+  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&server), sizeof server) == 0;
 }
 
 /// A real HTTP server, asked over loopback: what the request probe measures against what the client saw.
@@ -357,16 +356,13 @@ Result<ordered_json> measure_latency(const Bench& bench) {
   FLASH_TRY(const std::unique_ptr<RequestProbe> probe, RequestProbe::open());
   FLASH_TRY(const std::uint64_t id,
             probe->watch(bench.layout.directory(CgroupController::Pressure, cgroup.path())));
-  FLASH_TRY(const Endpoint server, free_endpoint());
-  Worker serving(cgroup, [&] {
-    ServeOptions options;
-    options.listen = server;
-    options.application.service_cv = 0.5;
-    std::ostringstream out, err;
-    run(options, out, err);
+  FLASH_TRY(const sockaddr_in server, free_address());
+  const std::string program = beside_or("flash-workload", "/usr/bin/flash-workload");
+  const Worker serving(cgroup, [&] {
+    become_workload(program, {"serve", "--listen", text_of(server), "--service-cv", "0.5"});
   });
   for (int i = 0; i < 500 && !answers(server); ++i) FLASH_CHECK(wait(10ms, bench.stop));
-  FLASH_TRY(const ordered_json client, load(server, bench.options.seconds, bench.stop));
+  FLASH_TRY(const ordered_json client, load(program, server, bench.options.seconds, bench.stop));
   flash_requests counts{};
   FLASH_CHECK(probe->read([&](std::uint64_t each, const flash_requests& c) {
     if (each == id) counts = c;

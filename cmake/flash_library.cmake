@@ -1,6 +1,7 @@
 # flash_library(ROOM SOURCES... [DEPS rooms...] [LIBS libraries...])
 #
-# One folder = one static library flash_ROOM. DEPS are other rooms and must be allowed by cmake/layers.txt.
+# One folder = one static library flash_ROOM, flash_lab_ROOM for a room of the laboratory. DEPS are other rooms and must be
+# allowed by cmake/layers.txt.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/layers.txt)
 
 function(flash_check_deps room)
@@ -17,13 +18,21 @@ function(flash_check_deps room)
   endforeach()
 endfunction()
 
+# flash_rooms_targets(OUT rooms...): the libraries of these rooms.
+function(flash_rooms_targets out)
+  list(TRANSFORM ARGN REPLACE "/" "_")
+  list(TRANSFORM ARGN PREPEND flash_)
+  set(${out} ${ARGN} PARENT_SCOPE)
+endfunction()
+
 function(flash_library room)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
   flash_check_deps(${room} ${ARG_DEPS})
-  add_library(flash_${room} STATIC ${ARG_SOURCES})
-  target_include_directories(flash_${room} PUBLIC ${CMAKE_SOURCE_DIR})
-  list(TRANSFORM ARG_DEPS PREPEND flash_)
-  target_link_libraries(flash_${room} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
+  flash_rooms_targets(target ${room})
+  flash_rooms_targets(deps ${ARG_DEPS})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${target} PUBLIC ${deps} ${ARG_LIBS})
 endfunction()
 
 # flash_program(NAME ROOM SOURCES... [DEPS rooms...] [LIBS libraries...])
@@ -32,8 +41,8 @@ function(flash_program name room)
   flash_check_deps(${room} ${ARG_DEPS})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
-  list(TRANSFORM ARG_DEPS PREPEND flash_)
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS})
+  flash_rooms_targets(deps ${ARG_DEPS})
+  target_link_libraries(${name} PRIVATE ${deps} ${ARG_LIBS})
   if(NOT room MATCHES "^(tests|fuzz)$")
     add_dependencies(programs ${name})
   endif()

@@ -30,8 +30,8 @@ function(flash_test name)
   # A test's own code need not be fast, and with gtest's macros it takes half the time to compile (ASan: 8 s
   # instead of 17 s for the knob board's tests); the rooms under test keep the preset's optimisation.
   target_compile_options(${name} PRIVATE -O0 -U_FORTIFY_SOURCE)
-  list(TRANSFORM ARG_DEPS PREPEND flash_)
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  flash_rooms_targets(deps ${ARG_DEPS})
+  target_link_libraries(${name} PRIVATE ${deps} ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE FLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              FLASH_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(ARG_WHOLE)

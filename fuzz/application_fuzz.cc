@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "fuzz/require.h"
-#include "workloads/application.h"
-#include "workloads/trace.h"
+#include "lab/workloads/application.h"
+#include "lab/workloads/trace.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace flash;

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "fuzz/require.h"
-#include "sim/environment.h"
+#include "lab/sim/environment.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace flash;

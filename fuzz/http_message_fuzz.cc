@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "fuzz/require.h"
-#include "workloads/http.h"
-#include "workloads/load_target.h"
+#include "lab/workloads/http.h"
+#include "lab/workloads/load_target.h"
 
 namespace {
 

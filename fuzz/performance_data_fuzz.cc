@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "bench/rcs_data.h"
 #include "fuzz/require.h"
+#include "lab/experiments/rcs_data.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto set =

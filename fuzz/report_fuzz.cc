@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "bench/report.h"
 #include "fuzz/require.h"
+#include "lab/report/report.h"
 
 namespace {
 

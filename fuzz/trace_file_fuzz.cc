@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "fuzz/require.h"
-#include "workloads/trace.h"
-#include "workloads/trace_file.h"
+#include "lab/workloads/trace.h"
+#include "lab/workloads/trace_file.h"
 
 namespace {
 

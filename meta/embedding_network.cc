@@ -7,6 +7,10 @@
 #include <map>
 
 namespace flash {
+
+std::string_view to_string(EncoderKind kind) {
+  return kind == EncoderKind::Gru ? "gru" : "set";
+}
 namespace {
 
 constexpr float kLargestInput = 10;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "agents/net.h"
-#include "meta/flash.h"
+#include "meta/encoder.h"
 #include "meta/gru.h"
 #include "meta/trajectory_buffer.h"
 

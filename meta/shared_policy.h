@@ -16,7 +16,7 @@
 #include "core/result.h"
 #include "core/target.h"
 #include "core/tensor_file.h"
-#include "meta/flash.h"
+#include "meta/encoder.h"
 #include "meta/trajectory_buffer.h"
 
 namespace flash {

@@ -1,0 +1,312 @@
+#include "lab/sim/world.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lab/sim/noise.h"
+#include "policy/fallback_frequency.h"
+#include "policy/learning_view.h"
+
+namespace flash {
+namespace {
+
+constexpr std::uint64_t kReadings = 0x5ead1e55;
+/// Ticks before the first state, so that few requests can be judged.
+constexpr int kWarmUp = 10;
+/// The same for cpu-frequency, so that the reward knows about what the work gains from frequency (which
+/// changes measure), as after a while of anybody's control.
+constexpr int kFrequencyWarmUp = 30;
+
+/// A counter's reading: relative noise of this size.
+double read(double value, double noise, Random& random) {
+  return value * std::max(0.0, 1 + noise * bell(random.next()));
+}
+
+}  // namespace
+
+Sample BorrowedLatency::p99(const NodeTick& tick, std::uint64_t bits) {
+  const Sample missing = Sample::missing();
+  const int n = static_cast<int>(tick.completed);
+  Recent& mine = recent_[static_cast<std::size_t>(next_)];
+  Sample result = missing;
+  if (n >= kFewRequests) {
+    result = Sample::good(tick.p99_ms);
+  } else if (n > 0) {
+    float top[2] = {static_cast<float>(tick.top_ms[0]), n > 1 ? static_cast<float>(tick.top_ms[1]) : 0.0F};
+    float samples = static_cast<float>(n);
+    // The slot `next_` holds the oldest of ten: not looked at where it is out of reach.
+    for (int back = 1; back <= kLookBack && samples < kFewRequests; ++back) {
+      const Recent& r = recent_[static_cast<std::size_t>((next_ + kLookBack - back) % kLookBack)];
+      if (r.samples <= 0) continue;
+      const float taken = std::min(r.samples, kFewRequests - samples);
+      for (int i = 0; i < (r.samples > 1 ? 2 : 1); ++i) {
+        const float chance = static_cast<float>((bits = bits * 6364136223846793005ULL + 1) >> 40) * 0x1p-24F;
+        if (chance * r.samples >= taken) continue;
+        if (r.top_ms[i] > top[0]) {
+          top[1] = top[0];
+          top[0] = r.top_ms[i];
+        } else {
+          top[1] = std::max(top[1], r.top_ms[i]);
+        }
+      }
+      samples += taken;
+    }
+    result = {samples > 1 ? top[1] : top[0], samples < kFewRequests ? Validity::Degraded : Validity::Good};
+  }
+  mine.samples = static_cast<float>(n);
+  mine.top_ms[0] = static_cast<float>(n < kFewRequests ? tick.top_ms[0] : tick.p99_ms * 1.1);
+  mine.top_ms[1] = static_cast<float>(n < kFewRequests ? tick.top_ms[1] : tick.p99_ms);
+  next_ = (next_ + 1) % kLookBack;
+  return result;
+}
+
+void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
+  *this = WorldCore();
+  pair_ = &pair;
+  random_ = Random(seed);
+  offset_s_ = offset_s;
+  Random start = Random(seed).fork(~0ULL);
+  if (task() == Task::ResourceLimits) {
+    const KnobRange cpu = pair.range(KnobKind::CpuLimit), memory = pair.range(KnobKind::MemoryLimit);
+    const double busy = pair.rate_at(offset_s) * pair.service_s(pair.environment().top_khz());
+    in_force_[0] = whole_percent(std::clamp(busy * std::exp(start.uniform(0.0, 1.6)), cpu.lower, cpu.upper),
+                                 cpu.upper, cpu);
+    in_force_[1] = std::clamp(pair.parameters().hot_bytes * std::exp(start.uniform(0.1, 1.6)), memory.lower,
+                              memory.upper);
+  } else {
+    // RAPL's highest reading is known from before, as flashd knows it.
+    const Environment& e = pair.environment();
+    if (pair.options().rapl) highest_power_ = e.power.max_w;
+    for (int i = 0; i < kFrequencyWarmUp; ++i) {
+      khz_before_ = in_force_[0];
+      in_force_[0] = level_to_khz(static_cast<int>(start.below(kFrequencyLevels)), pair.steps(),
+                                  pair.range(KnobKind::CpuFrequency));
+      pass(i > 0, true);
+    }
+    return;
+  }
+  for (int i = 0; i < kWarmUp; ++i) pass(false, true);
+}
+
+void WorldCore::act(std::span<const double> wanted, bool words) {
+  thread_local std::vector<GuardVerdict> verdicts;
+  const bool limits = task() == Task::ResourceLimits;
+  GuardInput in;
+  in.observation = &now_;
+  in.rule = &pair_->rule();
+  in.node = &pair_->node();
+  in.step = step_;
+  in.words = words;
+  in.growth_room = limits ? growth_.room(from_seconds(static_cast<double>(step_))) : 0;
+  if (!limits) in.steps = pair_->steps();
+  khz_before_ = in_force_[0];
+  for (std::size_t i = 0; i < in_force().size(); ++i) {
+    in.knob = limits ? kLimitsActions[i] : KnobKind::CpuFrequency;
+    in.current = in_force_[i];
+    in.range = pair_->range(in.knob);
+    in.flaps = &flaps_[i];
+    double allowed = apply_guards(in, wanted[i], verdicts);
+    if (in.knob == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
+    put_in_force(i, in.knob, allowed);
+  }
+  verdicts.clear();
+  pass(true, false);
+}
+
+void WorldCore::execute(std::span<const double> allowed) {
+  khz_before_ = in_force_[0];
+  for (std::size_t i = 0; i < in_force().size(); ++i)
+    put_in_force(i, task() == Task::ResourceLimits ? kLimitsActions[i] : KnobKind::CpuFrequency, allowed[i]);
+  pass(true, true);
+}
+
+void WorldCore::put_in_force(std::size_t i, KnobKind knob, double allowed) {
+  if (same_setting(knob, allowed, in_force_[i])) return;
+  flaps_[i].record(step_, allowed > in_force_[i] ? 1 : -1);
+  in_force_[i] = allowed;
+}
+
+void WorldCore::pass(bool with_reward, bool median) {
+  NodeSettings settings;
+  if (task() == Task::ResourceLimits) {
+    settings = {in_force_[0], in_force_[1], pair_->environment().top_khz(), median};
+  } else {
+    settings = {kUnlimited, kUnlimited, in_force_[0], median};
+  }
+  tick_ = advance(pair_->parameters(), settings, rate_ahead(0), random_.fork(step_), node_);
+  ++step_;
+  const Observation before = now_;
+  observe(tick_, settings);
+  if (with_reward) judge_step(before);
+  if (task() == Task::ResourceLimits) {
+    growth_.add(from_seconds(static_cast<double>(step_)), now_[Signal::MemoryWorkingSet].value);
+    state_ = limits_state(pair_->rule(), pair_->node(), &before, now_,
+                          {in_force_[0], pair_->scale(KnobKind::CpuLimit)},
+                          {in_force_[1], pair_->scale(KnobKind::MemoryLimit)});
+  } else {
+    past_.add(pair_->rule(), now_, pair_->cpus());
+    state_ = frequency_state(pair_->rule(), now_, in_force_[0], pair_->range(KnobKind::CpuFrequency),
+                             pair_->cpus(), gain_, past_);
+  }
+}
+
+void WorldCore::observe(const NodeTick& t, const NodeSettings& settings) {
+  const Environment& e = pair_->environment();
+  const PairOptions& options = pair_->options();
+  Random random = random_.fork(step_ ^ kReadings);
+  Observation& o = now_;
+  o = Observation{};
+  const double cpus = pair_->parameters().cores;
+  const double used = std::min(read(t.cpu_s, e.noise, random), cpus);
+  o[Signal::CpuUsage] = Sample::good(used);
+  if (task() == Task::ResourceLimits) {
+    o[Signal::CpuLimit] = Sample::good(settings.cpu_limit);
+    o[Signal::CpuThrottled] = Sample::good(t.throttled_share);
+    o[Signal::CpuThrottledTime] = Sample::good(t.throttled_s);
+    o[Signal::MemoryUsage] = Sample::good(t.memory_bytes);
+    o[Signal::MemoryWorkingSet] = Sample::good(t.working_set_bytes);
+    o[Signal::MemoryLimit] = Sample::good(settings.memory_limit);
+    o[Signal::MemoryHighEvents] = Sample::good(t.limit_hits);
+    o[Signal::MemoryOomKills] = Sample::good(t.oom_killed ? 1 : 0);
+    if (options.pressure) {
+      o[Signal::CpuPressureSome] = Sample::good(t.cpu_wait_share);
+      o[Signal::MemoryPressureSome] = Sample::good(t.memory_some);
+      o[Signal::MemoryPressureFull] = Sample::good(t.memory_stalled);
+    }
+  }
+  o[Signal::TaskClock] = Sample::good(used);
+  o[Signal::Frequency] = Sample::good(settings.khz);
+  o[Signal::FrequencyMin] = Sample::good(pair_->steps().front());
+  o[Signal::FrequencyMax] = Sample::good(e.top_khz());
+  if (options.instruction_counter) {
+    o[Signal::Cycles] = Sample::good(used * settings.khz * 1000);
+    o[Signal::Instructions] =
+        Sample::good(read(t.work * pair_->parameters().instructions + 1e6, e.noise, random));
+  }
+  if (options.rapl && e.power.max_w > 0) {
+    const double speed = settings.khz / e.top_khz();
+    const double busy = std::min(1.0, t.cpu_s / cpus) * (speed == 1 ? 1 : std::pow(speed, e.power.exponent));
+    o[Signal::Power] =
+        Sample::good(read(e.power.idle_w + (e.power.max_w - e.power.idle_w) * busy, e.noise, random));
+  }
+  // What the StatsD collector says of a tick: no latency without a request.
+  if (t.completed > 0 && settings.median) o[Signal::LatencyP50] = Sample::good(t.p50_ms);
+  o[Signal::LatencyP99] = latency_.p99(t, random.next());
+  o[Signal::RequestRate] = Sample::good(t.completed);
+  o[Signal::ErrorRate] = Sample::good(t.refused);
+  o[Signal::NodeCpuUsage] = Sample::good(used);
+  o[Signal::NodeMemoryAvailable] = Sample::good(std::max(0.0, pair_->node().memory_bytes - t.memory_bytes));
+}
+
+void WorldCore::judge_step(const Observation& before) {
+  if (task() == Task::ResourceLimits) {
+    LimitsStep step;
+    step.now = &now_;
+    step.in_force.set(KnobKind::CpuLimit, in_force_[0]);
+    step.in_force.set(KnobKind::MemoryLimit, in_force_[1]);
+    step.cpu_range = pair_->range(KnobKind::CpuLimit);
+    step.memory_range = pair_->range(KnobKind::MemoryLimit);
+    reward_ = limits_reward(pair_->rule(), pair_->node(), step);
+    return;
+  }
+  const Sample& watts = now_[Signal::Power];
+  if (watts.trusted()) highest_power_ = std::max(highest_power_, watts.value);
+  FrequencyStep step;
+  step.before = &before;
+  step.now = &now_;
+  step.khz_before = khz_before_;
+  step.khz_now = in_force_[0];
+  step.range = pair_->range(KnobKind::CpuFrequency);
+  step.cpus = pair_->cpus();
+  step.gain_before = gain_;
+  step.highest_power = highest_power_;
+  reward_ = frequency_reward(pair_->rule(), step);
+  if (pair_->rule().reward.kind == RewardKind::Default) gain_ = reward_.ips_gain;
+}
+
+void WorldCore::to_knobs(std::span<const float> action, std::span<double> values) const {
+  if (task() == Task::CpuFrequency) {
+    values[0] = level_to_khz(static_cast<int>(std::lround(action[0])), pair_->steps(),
+                             pair_->range(KnobKind::CpuFrequency));
+    return;
+  }
+  for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) {
+    const KnobScale& scale = pair_->scale(kLimitsActions[i]);
+    values[i] = decided_limit(kLimitsActions[i], from_unit(action[i], scale), in_force_[i], scale.range);
+  }
+}
+
+void WorldCore::executed(std::span<float> action) const {
+  if (task() == Task::CpuFrequency) {
+    action[0] = static_cast<float>(khz_to_level(in_force_[0], pair_->range(KnobKind::CpuFrequency)));
+    return;
+  }
+  for (std::size_t i = 0; i < std::size(kLimitsActions); ++i)
+    action[i] = static_cast<float>(to_unit(in_force_[i], pair_->scale(kLimitsActions[i])));
+}
+
+void World::reset(const Pair& pair, double offset_s, std::uint64_t seed, bool with_fallback) {
+  with_fallback_ = with_fallback;
+  core_.reset(pair, offset_s, seed);
+  limits_.reset();
+  if (with_fallback && pair.task() == Task::ResourceLimits) limits_ = std::make_unique<LimitsFallback>();
+  core_.executed(executed_);
+  ask_fallback();
+}
+
+void World::step(std::span<const float> action) {
+  std::array<double, kMaxActionDim> values{};
+  core_.to_knobs(action, values);
+  step_knobs(values);
+}
+
+void World::step_fallback() {
+  step_knobs(fallback_knobs_);
+}
+
+void World::step_knobs(std::span<const double> values) {
+  core_.act(values);
+  core_.executed(executed_);
+  ask_fallback();
+}
+
+void World::ask_fallback() {
+  if (!with_fallback_) return;
+  std::string words;
+  std::vector<Alternative> alternatives;
+  const Pair& pair = core_.pair();
+  Action proposed;
+  if (core_.task() == Task::ResourceLimits) {
+    LimitsInput in;
+    in.now = from_seconds(static_cast<double>(core_.step_));
+    in.rule = &pair.rule();
+    in.observation = &core_.now_;
+    in.cpu_limit = core_.in_force_[0];
+    in.memory_limit = core_.in_force_[1];
+    in.cpu_range = pair.range(KnobKind::CpuLimit);
+    in.memory_range = pair.range(KnobKind::MemoryLimit);
+    in.node_cores = pair.node().cores;
+    in.words = false;
+    limits_->decide(in, proposed, words);
+    for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) {
+      fallback_knobs_[i] = proposed[kLimitsActions[i]];
+      fallback_[i] = static_cast<float>(to_unit(fallback_knobs_[i], pair.scale(kLimitsActions[i])));
+    }
+    return;
+  }
+  FrequencyInput in;
+  in.rule = &pair.rule();
+  in.observation = &core_.now_;
+  in.khz = core_.in_force_[0];
+  in.range = pair.range(KnobKind::CpuFrequency);
+  in.steps = pair.steps();
+  in.cpus = pair.cpus();
+  in.words = false;
+  decide_frequency(in, proposed, words, alternatives);
+  fallback_knobs_[0] = proposed[KnobKind::CpuFrequency];
+  fallback_[0] = static_cast<float>(khz_to_level(fallback_knobs_[0], in.range));
+}
+
+}  // namespace flash
