@@ -11,6 +11,7 @@
 #include "agents/replay.h"
 #include "agents/scaling.h"
 #include "agents/tabular_q.h"
+#include "core/json.h"
 
 namespace flash {
 namespace {
@@ -344,20 +345,20 @@ TensorFile Agent::checkpoint() const {
   TensorFile file;
   file.kind = "checkpoint";
   file.format = kCheckpointFormat;
-  file.meta = {{"task", to_string(impl_->spaces.task)},
-               {"state_dim", impl_->spaces.state_dim},
-               {"action_dim", impl_->spaces.action_dim},
-               {"algorithm", algorithm(impl_->learner)},
-               {"random", impl_->random.state()},
-               {"seen", impl_->seen},
-               {"own_steps", impl_->own_steps},
-               {"measured_at", impl_->measured_at},
-               {"online_updates", impl_->online_updates},
-               {"offline_updates", impl_->offline_updates},
-               {"offline_in_seat", std::uint64_t{impl_->offline.in_seat()}},
-               {"reward_mean", impl_->scaling.reward_mean},
-               {"reward_scale", impl_->scaling.reward_scale},
-               {"spread", impl_->scaling.spread}};
+  *file.meta = {{"task", to_string(impl_->spaces.task)},
+                {"state_dim", impl_->spaces.state_dim},
+                {"action_dim", impl_->spaces.action_dim},
+                {"algorithm", algorithm(impl_->learner)},
+                {"random", impl_->random.state()},
+                {"seen", impl_->seen},
+                {"own_steps", impl_->own_steps},
+                {"measured_at", impl_->measured_at},
+                {"online_updates", impl_->online_updates},
+                {"offline_updates", impl_->offline_updates},
+                {"offline_in_seat", std::uint64_t{impl_->offline.in_seat()}},
+                {"reward_mean", impl_->scaling.reward_mean},
+                {"reward_scale", impl_->scaling.reward_scale},
+                {"spread", impl_->scaling.spread}};
   put_numbers(file, "state_mean", impl_->scaling.mean);
   put_numbers(file, "state_scale", impl_->scaling.scale);
   for (const Part& part : parts(impl_->learner)) {
@@ -375,22 +376,22 @@ TensorFile Agent::checkpoint() const {
 
 Result<void> Agent::restore(const TensorFile& file) {
   const Impl& now = *impl_;
-  if (file.kind != "checkpoint" || file.format != kCheckpointFormat || !file.meta.is_object())
+  if (file.kind != "checkpoint" || file.format != kCheckpointFormat || !file.meta->is_object())
     return invalid("not a checkpoint of format " + std::to_string(kCheckpointFormat));
   const nlohmann::json same = {{"task", to_string(now.spaces.task)},
                                {"state_dim", now.spaces.state_dim},
                                {"action_dim", now.spaces.action_dim},
                                {"algorithm", algorithm(now.learner)}};
   for (const auto& [key, value] : same.items())
-    if (!file.meta.contains(key) || file.meta[key] != value)
+    if (!file.meta->contains(key) || file.meta[key] != value)
       return invalid("checkpoint: its " + key + " is " +
-                     (file.meta.contains(key) ? file.meta[key].dump() : "missing") + ", this agent's " +
+                     (file.meta->contains(key) ? file.meta[key].dump() : "missing") + ", this agent's " +
                      value.dump());
   // All into a new learner first: a checkpoint that is refused half way changes nothing.
   Random random(now.options.seed);
   FLASH_TRY(Learner learner, make_learner(now.spaces, now.options, random));
-  Meta meta{file.meta, ""};
-  Meta adam_steps{file.meta.contains("adam_steps") ? file.meta["adam_steps"] : file.meta, ""};
+  Meta meta{*file.meta, ""};
+  Meta adam_steps{file.meta->contains("adam_steps") ? file.meta["adam_steps"] : *file.meta, ""};
   for (const Part& part : parts(learner)) {
     FLASH_CHECK(get(file, part.name, *part.network));
     if (part.adam == nullptr) continue;

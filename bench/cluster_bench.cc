@@ -8,7 +8,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "bench/cluster_servers.h"
 #include "bench/temp_folder.h"
 #include "coordinator/store.h"
+#include "core/json.h"
 #include "core/process.h"
 
 namespace flash::bench {

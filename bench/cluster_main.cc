@@ -1,12 +1,12 @@
 // flash-bench-cluster: what the way to the coordinator carries. Run as flash-bench cluster.
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/cluster_bench.h"
 #include "bench/commands.h"
+#include "core/json.h"
 
 namespace flash::bench {
 namespace {

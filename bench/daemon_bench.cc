@@ -2,12 +2,12 @@
 
 #include <chrono>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/interrupt.h"
 #include "bench/program.h"
+#include "core/json.h"
 
 namespace flash::bench {
 

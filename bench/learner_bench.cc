@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/network_kernels.h"
 #include "core/policy_snapshot.h"
 #include "core/random.h"

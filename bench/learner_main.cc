@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "bench/learner_bench.h"
 #include "bench/learner_process.h"
 #include "bench/program.h"
+#include "core/json.h"
 #include "core/network_kernels.h"
 #include "policy/observation_space.h"
 

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "bench/learner_bench.h"
 #include "bench/program.h"
 #include "bench/temp_folder.h"
+#include "core/json.h"
 #include "core/random.h"
 #include "core/tensor_file.h"
 #include "link/messages.h"

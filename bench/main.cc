@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "bench/program.h"
 #include "bench/siege.h"
 #include "bench/tick_bench.h"
+#include "core/json.h"
 
 namespace flash::bench {
 namespace {

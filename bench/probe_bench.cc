@@ -20,7 +20,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <thread>
@@ -32,6 +31,7 @@
 #include "bench/temp_folder.h"
 #include "collectors/bpf/requests.h"
 #include "collectors/bpf/schedule.h"
+#include "core/json.h"
 #include "host/cgroup.h"
 #include "host/cgroup_layout.h"
 #include "host/file_io.h"

@@ -24,7 +24,6 @@
 #include <iterator>
 #include <memory>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -37,6 +36,7 @@
 #include "bench/program.h"
 #include "bench/siege_floods.h"
 #include "bench/temp_folder.h"
+#include "core/json.h"
 #include "host/cgroup_layout.h"
 
 namespace flash::bench {

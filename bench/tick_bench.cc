@@ -11,13 +11,13 @@
 #include <cerrno>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
 #include "bench/allocation_count.h"
 #include "bench/interrupt.h"
 #include "bench/syscall_count.h"
+#include "core/json.h"
 #include "daemon/config.h"
 #include "daemon/node.h"
 

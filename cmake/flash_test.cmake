@@ -23,7 +23,7 @@ function(flash_check label)
   if(NOT TARGET check-${room})
     add_custom_target(check-${room})
     file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/checks/${room}
-         CONTENT "$<JOIN:$<TARGET_PROPERTY:check-${room},FLASH_CHECKS>,\n>\n")
+         CONTENT "$<JOIN:$<TARGET_GENEX_EVAL:check-${room},$<TARGET_PROPERTY:check-${room},FLASH_CHECKS>>,\n>\n")
   endif()
   if(ARG_NEEDS)
     add_dependencies(check-${room} ${ARG_NEEDS})
@@ -67,7 +67,7 @@ function(flash_test name)
   # instead of 17 s for the knob board's tests); the rooms under test keep the preset's optimisation.
   target_compile_options(${name} PRIVATE -O0 -U_FORTIFY_SOURCE)
   flash_rooms_targets(deps ${ARG_DEPS})
-  target_link_libraries(${name} PRIVATE ${deps} ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${deps} ${ARG_LIBS} flash_core GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE FLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              FLASH_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(ARG_LABEL STREQUAL "unit")

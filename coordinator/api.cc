@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <tuple>
+
+#include "core/json.h"
 
 namespace flash::coordinator {
 namespace {

@@ -4,7 +4,8 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
+
+#include "core/json.h"
 
 namespace flash::coordinator {
 namespace {

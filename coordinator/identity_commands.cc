@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "coordinator/certificates.h"
@@ -16,6 +15,7 @@
 #include "coordinator/keyring.h"
 #include "coordinator/messages_enrol.h"
 #include "coordinator/setup.h"
+#include "core/json.h"
 #include "core/printable.h"
 
 namespace flash::coordinator {

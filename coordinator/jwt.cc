@@ -3,9 +3,9 @@
 #include <openssl/evp.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "coordinator/text_codes.h"
+#include "core/json.h"
 
 namespace flash::coordinator {
 namespace {

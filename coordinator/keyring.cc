@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "coordinator/durable_file.h"
@@ -11,6 +10,7 @@
 #include "coordinator/messages_fleet.h"
 #include "coordinator/messages_models.h"
 #include "coordinator/messages_pages.h"
+#include "core/json.h"
 
 namespace flash::coordinator {
 namespace {

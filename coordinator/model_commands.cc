@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "coordinator/registry.h"
 #include "core/command_line.h"
 #include "core/digest.h"
+#include "core/json.h"
 #include "core/process.h"
 #include "core/target.h"
 #include "core/tensor_file.h"
@@ -43,8 +43,8 @@ Result<std::uint64_t> number(const std::string& text, const char* what, std::uin
 /// The task of a file of flash-pretrain --out.
 Result<std::string> task_of(const std::string& bytes) {
   FLASH_TRY(const TensorFile file, decode_tensor_file(bytes));
-  const auto task = file.meta.find("task");
-  if (file.kind != "policy-model" || task == file.meta.end() || !task->is_string() ||
+  const auto task = file.meta->find("task");
+  if (file.kind != "policy-model" || task == file.meta->end() || !task->is_string() ||
       !task_from_name(task->get<std::string>()))
     return invalid("it is no pretrained model of a task");
   return task->get<std::string>();

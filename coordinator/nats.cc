@@ -13,6 +13,7 @@
 #include "coordinator/durable_file.h"
 #include "coordinator/messages_models.h"
 #include "coordinator/server_version.h"
+#include "core/json.h"
 #include "core/process.h"
 
 namespace flash::coordinator {

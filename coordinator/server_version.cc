@@ -8,8 +8,9 @@
 #include <array>
 #include <charconv>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
+
+#include "core/json.h"
 
 namespace flash::coordinator {
 namespace {

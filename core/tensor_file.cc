@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/digest.h"
+#include "core/json.h"
 
 namespace flash {
 namespace {
@@ -222,7 +223,7 @@ std::string encode(const TensorFile& file) {
     numbers += tensor.values.size();
   }
   const json header{
-      {"kind", file.kind}, {"format", file.format}, {"meta", file.meta}, {"arrays", std::move(arrays)}};
+      {"kind", file.kind}, {"format", file.format}, {"meta", *file.meta}, {"arrays", std::move(arrays)}};
   // Names may come from elsewhere: bytes that are not UTF-8 are replaced, not thrown about.
   const std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
   std::string out;
@@ -265,7 +266,7 @@ Result<TensorFile> decode_tensor_file(std::string_view bytes, std::size_t max_he
   file.format = kFormat;
   const json& meta = entry(header, "meta");
   if (!meta.is_object()) return invalid("header: meta is not an object");
-  file.meta = meta;
+  *file.meta = meta;
   const json& arrays = entry(header, "arrays");
   if (!arrays.is_array() || arrays.size() > kTensorFileMaxArrays)
     return invalid("header: arrays is not a list of at most " + std::to_string(kTensorFileMaxArrays));
@@ -495,7 +496,7 @@ Result<std::vector<DenseLayer>> take_network(const json& meta, const char* name,
 TensorFile to_tensor_file(const PolicySnapshot& policy) {
   TensorFile file;
   file.kind = "policy";
-  file.meta = {
+  *file.meta = {
       {"task", to_string(policy.task)},
       {"version", policy.version},
       {"model", policy.model},
@@ -522,12 +523,12 @@ TensorFile to_tensor_file(const PolicySnapshot& policy) {
 
 Result<PolicySnapshot> to_policy(const TensorFile& file) {
   if (file.kind != "policy") return invalid("kind is '" + file.kind + "', not 'policy'");
-  FLASH_CHECK(only(file.meta,
+  FLASH_CHECK(only(*file.meta,
                    {"task", "version", "model", "algorithm", "data_steps", "expires_ns", "value_offset",
                     "value_scale", "stay_margin", "exploration", "estimate", "actor", "critic"},
                    "meta"));
   PolicySnapshot policy;
-  Meta meta(file.meta, "meta.");
+  Meta meta(*file.meta, "meta.");
   policy.task = meta.one_of("task", kTasks);
   policy.version = meta.natural("version");
   policy.model = meta.text("model");
@@ -536,16 +537,16 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
   policy.expires = WallTime(Duration(meta.integer("expires_ns")));
   policy.value_offset = meta.number("value_offset");
   policy.value_scale = meta.number("value_scale");
-  if (file.meta.contains("stay_margin")) policy.stay_margin = meta.number("stay_margin");
+  if (file.meta->contains("stay_margin")) policy.stay_margin = meta.number("stay_margin");
   FLASH_CHECK(meta.verdict());
-  const json& exploration = entry(file.meta, "exploration");
+  const json& exploration = entry(*file.meta, "exploration");
   if (!exploration.is_object()) return invalid("meta.exploration: not an object");
   FLASH_CHECK(only(exploration, {"epsilon", "sigma"}, "meta.exploration"));
   Meta schedule = meta.part("exploration");
   policy.exploration.epsilon = schedule.number("epsilon");
   policy.exploration.sigma = schedule.number("sigma");
   FLASH_CHECK(schedule.verdict());
-  if (const json& estimate = entry(file.meta, "estimate"); !estimate.is_null()) {
+  if (const json& estimate = entry(*file.meta, "estimate"); !estimate.is_null()) {
     if (!estimate.is_object()) return invalid("meta.estimate: not an object");
     FLASH_CHECK(
         only(estimate, {"method", "learned", "fallback", "lower", "upper", "transitions"}, "meta.estimate"));
@@ -566,8 +567,8 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
     FLASH_TRY(const Tensor* tensor, arrays.take(name, 1));
     *to = tensor->values;
   }
-  FLASH_TRY(policy.actor, take_network(file.meta, "actor", arrays));
-  FLASH_TRY(policy.critic, take_network(file.meta, "critic", arrays));
+  FLASH_TRY(policy.actor, take_network(*file.meta, "actor", arrays));
+  FLASH_TRY(policy.critic, take_network(*file.meta, "critic", arrays));
   FLASH_CHECK(arrays.all_taken());
   return policy;
 }

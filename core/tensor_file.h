@@ -2,20 +2,21 @@
 // on the socket. Never torch::load, which executes what it loads.
 //
 //   "FLASHTF1" (8 bytes) | header length, u32 little endian, <= 1 MiB | header: JSON, UTF-8
-//   | arrays: f32 little endian, in the header's order, each without padding | SHA-256 of all before (32
-//   bytes)
+//   | arrays: f32 little endian, in the header's order, each without padding | SHA-256 of all before (32 bytes)
 //
-// Header: {"kind": "policy", "format": 1, "meta": {...}, "arrays": [{"name": "actor/0/weights", "shape": [40,
-// 7]}]} Ownership: values. Thread rule: pure functions; only read_ and write_ touch files.
+// Header: {"kind": "policy", "format": 1, "meta": {...},
+//          "arrays": [{"name": "actor/0/weights", "shape": [40, 7]}]}
+// Ownership: values.
+// Thread rule: pure functions; only read_ and write_ touch files.
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/json_box.h"
 #include "core/policy_snapshot.h"
 #include "core/result.h"
 
@@ -30,7 +31,7 @@ struct Tensor {
 struct TensorFile {
   std::string kind;  // "policy", "checkpoint"
   int format = 1;
-  nlohmann::json meta = nlohmann::json::object();
+  JsonBox meta;  // an object
   std::vector<Tensor> tensors;
 
   const Tensor* find(std::string_view name) const;

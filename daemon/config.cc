@@ -10,9 +10,9 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/json.h"
 #include "core/result.h"
 #include "daemon/config_check.h"
 #include "daemon/config_keys.h"

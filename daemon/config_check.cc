@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/json.h"
 #include "daemon/config_keys.h"
 
 namespace flash {

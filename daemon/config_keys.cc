@@ -6,8 +6,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "host/parse.h"
 #include "link/metric_selector.h"
 #include "link/sync_messages.h"

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <iterator>
 
+#include "core/json.h"
+
 namespace flash {
 namespace {
 

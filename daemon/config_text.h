@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/json.h"
 #include "daemon/config.h"
 
 namespace flash {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/json.h"
 #include "host/file_io.h"
 #include "host/safe_path.h"
 

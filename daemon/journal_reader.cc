@@ -10,8 +10,8 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "daemon/journal.h"
 #include "host/file_io.h"
 #include "policy/observation_space.h"

@@ -2,8 +2,8 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/printable.h"
 #include "daemon/app.h"
 #include "daemon/command_line.h"

@@ -5,11 +5,11 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "actuators/host_lock.h"
 #include "actuators/ledger.h"
 #include "actuators/restore.h"
+#include "core/json.h"
 #include "core/printable.h"
 #include "core/process.h"
 #include "daemon/bus_connection.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
+#include "core/json.h"
 #include "core/tensor_file.h"
 #include "policy/action_space.h"
 #include "policy/learning_view.h"

@@ -1,10 +1,10 @@
 // Configuration texts, split at 0x1e into main file and drop-ins: never fatal; either errors or a
 // configuration, each error one line; what describe() says of an accepted one is accepted and says the same.
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "core/json.h"
 #include "daemon/config.h"
 #include "fuzz/require.h"
 

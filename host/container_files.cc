@@ -1,8 +1,9 @@
 #include "host/container_files.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
+
+#include "core/json.h"
 
 namespace flash {
 namespace {

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "core/json.h"
+
 namespace flash {
 namespace {
 
@@ -19,7 +21,7 @@ std::string hash_of(std::string_view key) {
 Result<CheckpointHead> take_head(TensorFile& file) {
   const auto invalid = [](const std::string& what) { return Error(std::errc::invalid_argument, what); };
   if (file.kind != "checkpoint") return invalid("a '" + file.kind.substr(0, 32) + "', not a checkpoint");
-  if (!file.meta.is_object() || !file.meta.contains(kHead) || !file.meta[kHead].is_object())
+  if (!file.meta->is_object() || !file.meta->contains(kHead) || !file.meta[kHead].is_object())
     return invalid("nothing of the learner in it");
   const nlohmann::json& meta = file.meta[kHead];
   CheckpointHead head;
@@ -32,7 +34,7 @@ Result<CheckpointHead> take_head(TensorFile& file) {
     *field = meta[name].get<std::uint64_t>();
   }
   head.local = meta.contains("local") && meta["local"] == true;
-  file.meta.erase(kHead);
+  file.meta->erase(kHead);
   return head;
 }
 

@@ -11,13 +11,13 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "core/json.h"
 #include "core/result.h"
 #include "link/messages.h"
 

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "core/json.h"
 #include "link/cbor.h"
 #include "link/episode_cbor.h"
 #include "link/neighbour_cbor.h"

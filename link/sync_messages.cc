@@ -3,6 +3,7 @@
 #include <array>
 #include <cassert>
 
+#include "core/json.h"
 #include "link/cbor.h"
 #include "link/episode_cbor.h"
 #include "link/metric_selector.h"

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/json.h"
+
 namespace flash {
 namespace {
 
@@ -37,7 +39,7 @@ Result<std::string> text(const nlohmann::json& from, const char* key) {
 }
 
 Result<TensorFile> take_policy(const TensorFile& from) {
-  const nlohmann::json* j = part(from.meta, "policy");
+  const nlohmann::json* j = part(*from.meta, "policy");
   if (j == nullptr || !j->is_object()) return invalid("has no policy");
   const nlohmann::json *kind = part(*j, "kind"), *format = part(*j, "format"), *meta = part(*j, "meta");
   if (kind == nullptr || !kind->is_string() || format == nullptr || !format->is_number_integer() ||
@@ -46,7 +48,7 @@ Result<TensorFile> take_policy(const TensorFile& from) {
   TensorFile policy;
   policy.kind = kind->get<std::string>();
   policy.format = format->get<int>();
-  policy.meta = *meta;
+  *policy.meta = *meta;
   for (const Tensor& t : from.tensors) {
     if (!std::string_view(t.name).starts_with(kPrefix)) continue;
     for (float v : t.values)
@@ -81,13 +83,14 @@ Result<UnseenGain> take_gain(const nlohmann::json& from) {
 TensorFile to_tensor_file(const PolicyModel& model) {
   TensorFile file;
   file.kind = kKind;
-  file.meta = {
+  *file.meta = {
       {"policy_model_format", kPolicyModelFormat},
       {"task", model.task},
       {"model", model.model},
       {"reward", model.reward},
       {"state_names", model.state_names},
-      {"policy", {{"kind", model.policy.kind}, {"format", model.policy.format}, {"meta", model.policy.meta}}},
+      {"policy",
+       {{"kind", model.policy.kind}, {"format", model.policy.format}, {"meta", *model.policy.meta}}},
       {"gain",
        {{"pairs", model.gain.pairs},
         {"mean", model.gain.mean},
@@ -103,16 +106,16 @@ TensorFile to_tensor_file(const PolicyModel& model) {
 
 Result<PolicyModel> to_policy_model(const TensorFile& file, const std::string& task) {
   if (file.kind != kKind) return invalid("its kind is '" + file.kind.substr(0, 32) + "'");
-  if (!file.meta.is_object()) return invalid("its meta is not an object");
-  const nlohmann::json* format = part(file.meta, "policy_model_format");
+  if (!file.meta->is_object()) return invalid("its meta is not an object");
+  const nlohmann::json* format = part(*file.meta, "policy_model_format");
   if (format == nullptr || *format != kPolicyModelFormat)
     return invalid("its format is " + (format == nullptr ? "missing" : format->dump().substr(0, 32)) +
                    ", this program reads " + std::to_string(kPolicyModelFormat));
-  FLASH_TRY(const std::string its_task, text(file.meta, "task"));
+  FLASH_TRY(const std::string its_task, text(*file.meta, "task"));
   if (its_task != task) return invalid("is of task '" + its_task + "', not '" + task + "'");
-  FLASH_TRY(std::string model, text(file.meta, "model"));
-  FLASH_TRY(std::string reward, text(file.meta, "reward"));
-  const nlohmann::json* names = part(file.meta, "state_names");
+  FLASH_TRY(std::string model, text(*file.meta, "model"));
+  FLASH_TRY(std::string reward, text(*file.meta, "reward"));
+  const nlohmann::json* names = part(*file.meta, "state_names");
   if (names == nullptr || !names->is_array() || names->empty() || names->size() > kMostNames)
     return invalid("has no state_names");
   std::vector<std::string> state_names;
@@ -121,7 +124,7 @@ Result<PolicyModel> to_policy_model(const TensorFile& file, const std::string& t
     state_names.push_back(name.get<std::string>());
   }
   FLASH_TRY(TensorFile policy, take_policy(file));
-  FLASH_TRY(const UnseenGain gain, take_gain(file.meta));
+  FLASH_TRY(const UnseenGain gain, take_gain(*file.meta));
   auto seen = SeenEmbeddings::get(file);
   if (!seen) return invalid(seen.error().message());
   return PolicyModel{its_task,

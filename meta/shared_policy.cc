@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/json.h"
 #include "meta/embedding_network.h"
 
 namespace flash {
@@ -201,19 +202,19 @@ TensorFile SharedPolicy::checkpoint(bool training) const {
   TensorFile file;
   file.kind = "shared-policy";
   file.format = kSharedFormat;
-  file.meta = {{"task", to_string(o.task)},
-               {"state_dim", o.state_dim},
-               {"outputs", o.outputs},
-               {"action_width", o.action_width},
-               {"conditioning", to_string(o.conditioning)},
-               {"given", o.given},
-               {"hidden", o.hidden},
-               {"encoder",
-                {{"kind", to_string(o.encoder.kind)},
-                 {"embedding", o.encoder.embedding},
-                 {"hidden", o.encoder.hidden},
-                 {"layers", o.encoder.layers},
-                 {"fc", o.encoder.fc}}}};
+  *file.meta = {{"task", to_string(o.task)},
+                {"state_dim", o.state_dim},
+                {"outputs", o.outputs},
+                {"action_width", o.action_width},
+                {"conditioning", to_string(o.conditioning)},
+                {"given", o.given},
+                {"hidden", o.hidden},
+                {"encoder",
+                 {{"kind", to_string(o.encoder.kind)},
+                  {"embedding", o.encoder.embedding},
+                  {"hidden", o.encoder.hidden},
+                  {"layers", o.encoder.layers},
+                  {"fc", o.encoder.fc}}}};
   if (o.stay_margin != 0) file.meta["stay_margin"] = o.stay_margin;
   const auto count = static_cast<std::int64_t>(o.state_dim);
   file.tensors.push_back({"state/mean", {count}, impl_->mean});
@@ -255,9 +256,9 @@ Result<std::vector<float>> scale_of(const TensorFile& file, const char* name, st
 }  // namespace
 
 Result<SharedPolicy> SharedPolicy::restore(const TensorFile& file) {
-  if (file.kind != "shared-policy" || file.format != kSharedFormat || !file.meta.is_object())
+  if (file.kind != "shared-policy" || file.format != kSharedFormat || !file.meta->is_object())
     return bad("not one of format " + std::to_string(kSharedFormat));
-  const nlohmann::json& j = file.meta;
+  const nlohmann::json& j = *file.meta;
   const auto text = [](const nlohmann::json& from, const char* key) {
     return from.is_object() && from.contains(key) && from[key].is_string() ? from[key].get<std::string>()
                                                                            : std::string();

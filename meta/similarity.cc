@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "core/json.h"
+
 namespace flash {
 namespace {
 
@@ -166,7 +168,7 @@ Result<SeenEmbeddings> SeenEmbeddings::get(const TensorFile& file) {
   const Tensor* t = file.find("seen");
   if (t == nullptr || t->shape.size() != 2) return invalid("array 'seen' is missing or not a matrix");
   if (t->shape[0] > kMostPool) return invalid("array 'seen' has more than 4096 rows");
-  const nlohmann::json meta = file.meta.is_object() ? file.meta.value("seen", nlohmann::json()) : nullptr;
+  const nlohmann::json meta = file.meta->is_object() ? file.meta->value("seen", nlohmann::json()) : nullptr;
   if (!meta.is_object() || !meta.contains("quantile") || !meta["quantile"].is_number() ||
       !meta.contains("neighbours") || !meta["neighbours"].is_number_unsigned())
     return invalid("meta 'seen' has no quantile or no neighbours");

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "policy/observation_space.h"
 #include "policy/words.h"
 

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "coordinator/durable_file.h"
 #include "coordinator/jwt.h"
 #include "coordinator/messages_enrol.h"
 #include "coordinator/nkey.h"
+#include "core/json.h"
 
 namespace flash::sync {
 

@@ -12,6 +12,7 @@
 
 #include "agents/agent.h"
 #include "bench/program.h"
+#include "core/json.h"
 #include "core/tensor_file.h"
 #include "lab/experiments/adapt_summary.h"
 #include "lab/experiments/experiment.h"

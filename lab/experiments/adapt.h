@@ -4,9 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/json.h"
 #include "core/result.h"
 #include "core/target.h"
 #include "lab/sim/pool.h"

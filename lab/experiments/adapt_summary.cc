@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/interval.h"
+#include "core/json.h"
 #include "core/random.h"
 
 namespace flash::bench {

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/json.h"
 #include "lab/pretrain/adaptation.h"
 
 namespace flash::bench {

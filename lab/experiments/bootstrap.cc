@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json.h"
 #include "lab/pretrain/adaptation.h"
 
 namespace flash::bench {

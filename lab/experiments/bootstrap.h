@@ -3,11 +3,11 @@
 // calls; pairs are measured on several.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 #include <string>
 
+#include "core/json.h"
 #include "lab/experiments/experiment.h"
 
 namespace flash::bench {

@@ -16,6 +16,7 @@
 #include "bench/interrupt.h"
 #include "bench/program.h"
 #include "bench/temp_folder.h"
+#include "core/json.h"
 #include "lab/experiments/answered_p99.h"
 #include "lab/sim/node_model.h"
 #include "lab/sim/pair.h"

@@ -6,8 +6,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/result.h"
 
 namespace flash::bench {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/json.h"
 #include "lab/pretrain/adaptation.h"
 
 namespace flash::bench {

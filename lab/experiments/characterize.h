@@ -3,7 +3,7 @@
 // measured on several.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "core/json.h"
 
 #include "lab/experiments/experiment.h"
 

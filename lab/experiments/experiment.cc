@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bench/program.h"
+#include "core/json.h"
 #include "core/printable.h"
 #include "lab/pretrain/adaptation.h"
 #include "lab/pretrain/imitation.h"

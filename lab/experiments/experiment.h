@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "agents/agent.h"
 #include "core/interval.h"
+#include "core/json.h"
 #include "core/result.h"
 #include "core/tensor_file.h"
 #include "lab/pretrain/life.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agents/agent.h"
+#include "core/json.h"
 #include "core/printable.h"
 
 namespace flash::bench {

@@ -1,6 +1,5 @@
 // flash-bench-lab: the experiments that need no libtorch. Run as flash-bench sim, calibrate, live, report.
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "bench/commands.h"
 #include "bench/interrupt.h"
 #include "bench/program.h"
+#include "core/json.h"
 #include "lab/experiments/calibrate_bench.h"
 #include "lab/experiments/live.h"
 #include "lab/experiments/sim_bench.h"

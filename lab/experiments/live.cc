@@ -20,6 +20,7 @@
 
 #include "bench/bench_tree.h"
 #include "bench/program.h"
+#include "core/json.h"
 #include "core/random.h"
 #include "host/cgroup_layout.h"
 #include "lab/experiments/live_applications.h"

@@ -6,9 +6,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/json.h"
 #include "core/result.h"
 
 namespace flash::bench {

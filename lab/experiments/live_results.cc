@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "core/json.h"
+
 namespace flash::bench {
 namespace {
 

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/interval.h"
+#include "core/json.h"
 
 namespace flash::bench {
 

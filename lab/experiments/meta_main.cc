@@ -1,6 +1,5 @@
 // flash-bench-meta: the experiments that need libtorch. Run as flash-bench adapt, rcs, overhead.
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,6 +7,7 @@
 
 #include "agents/agent.h"
 #include "bench/commands.h"
+#include "core/json.h"
 #include "core/printable.h"
 #include "lab/experiments/adapt.h"
 #include "lab/experiments/experiment_commands.h"

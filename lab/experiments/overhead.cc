@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "agents/agent.h"
+#include "core/json.h"
 #include "core/network_kernels.h"
 #include "core/policy_snapshot.h"
 #include "core/random.h"

@@ -3,9 +3,9 @@
 // Ownership: values. Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "core/json.h"
 #include "lab/experiments/experiment.h"
 
 namespace flash::bench {

@@ -8,13 +8,13 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "agents/agent.h"
 #include "core/interval.h"
+#include "core/json.h"
 #include "core/random.h"
 #include "lab/experiments/curve_model.h"
 #include "lab/experiments/flash_sizeless.h"

@@ -3,7 +3,7 @@
 // Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "core/json.h"
 
 #include "lab/experiments/experiment.h"
 

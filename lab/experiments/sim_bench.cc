@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "core/interval.h"
+#include "core/json.h"
 #include "core/printable.h"
 #include "lab/sim/batch.h"
 #include "lab/sim/oracle.h"

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/json.h"
 #include "core/result.h"
 #include "core/target.h"
 #include "lab/sim/pool.h"

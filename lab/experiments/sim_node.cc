@@ -6,9 +6,9 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/json.h"
 #include "core/printable.h"
 #include "core/process.h"
 #include "core/random.h"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/json.h"
+
 namespace flash {
 
 FlashAgent::FlashAgent(Task task, const FlashAgentOptions& o, RlModel meta, SharedLearner base)
@@ -25,15 +27,15 @@ Result<FlashAgent> FlashAgent::create(const TaskModel& model, Task task, const F
     return bad("task model: its base learner is of other states or actions");
   MetaOptions m;
   const auto given = [&](const char* key, int& to) {
-    const auto it = model.meta.meta.find(key);
-    if (it != model.meta.meta.end() && it->is_number_integer()) to = it->get<int>();
+    const auto it = model.meta.meta->find(key);
+    if (it != model.meta.meta->end() && it->is_number_integer()) to = it->get<int>();
   };
-  if (!model.meta.meta.is_object()) return bad("task model: no meta learner");
+  if (!model.meta.meta->is_object()) return bad("task model: no meta learner");
   given("embedding", m.encoder.embedding);
   given("hidden", m.encoder.hidden);
   given("layers", m.encoder.layers);
   given("fc", m.encoder.fc);
-  if (model.meta.meta.value("encoder", nlohmann::json()) == "set") m.encoder.kind = EncoderKind::Set;
+  if (model.meta.meta->value("encoder", nlohmann::json()) == "set") m.encoder.kind = EncoderKind::Set;
   FLASH_TRY(RlModel meta, RlModel::create(m));
   FLASH_CHECK(meta.register_base_learner(model.task, state_dim(task), action_size(task)));
   FLASH_CHECK(meta.restore(model.meta));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <deque>
 
+#include "core/json.h"
 #include "core/random.h"
 #include "lab/pretrain/episodes.h"
 #include "lab/pretrain/shared_learner.h"
@@ -134,8 +135,8 @@ class Recipe {
     const auto said = [&path](const Error& e) { return invalid(path + ": " + e.message()); };
     auto saved = to_task_model(file, std::string(to_string(task_)));
     if (!saved) return said(saved.error());
-    const auto recipe = file.meta.find("recipe");
-    if (recipe == file.meta.end() || !recipe->is_object())
+    const auto recipe = file.meta->find("recipe");
+    if (recipe == file.meta->end() || !recipe->is_object())
       return invalid(path + ": a finished model, not a checkpoint of this recipe");
     const nlohmann::json mine = fingerprint();
     for (const auto& [key, value] : mine.items())

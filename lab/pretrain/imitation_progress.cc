@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "core/json.h"
+
 namespace flash {
 namespace {
 
@@ -38,13 +40,13 @@ Result<ImitationFile> ImitationFile::open(const ImitationOptions& o, std::size_t
   const auto bad = [&](const std::string& what) {
     return Error(std::errc::invalid_argument, f.path_ + ": " + what);
   };
-  if (read.kind != kKind || read.format != kFormat || !read.meta.is_object())
+  if (read.kind != kKind || read.format != kFormat || !read.meta->is_object())
     return bad("not the progress of an imitation");
-  const nlohmann::json theirs = read.meta.value("run", nlohmann::json::object());
+  const nlohmann::json theirs = read.meta->value("run", nlohmann::json::object());
   for (const auto& [key, value] : run.items())
     if (!theirs.is_object() || !theirs.contains(key) || theirs[key] != value)
       return bad("its " + key + " is another than " + value.dump());
-  const nlohmann::json rounds = read.meta.value("rounds", nlohmann::json::array());
+  const nlohmann::json rounds = read.meta->value("rounds", nlohmann::json::array());
   if (!rounds.is_array() || rounds.size() > static_cast<std::size_t>(o.rounds))
     return bad("rounds are missing or too many");
   f.file_ = std::move(read);
@@ -55,7 +57,7 @@ Result<ImitationFile> ImitationFile::open(const ImitationOptions& o, std::size_t
 Result<SharedPolicy> ImitationFile::after(int round) const {
   TensorFile one;
   one.kind = "shared-policy";
-  one.meta = file_.meta["rounds"][static_cast<std::size_t>(round - 1)];
+  *one.meta = file_.meta["rounds"][static_cast<std::size_t>(round - 1)];
   const std::string prefix = prefix_of(round);
   for (const Tensor& t : file_.tensors)
     if (t.name.starts_with(prefix)) one.tensors.push_back({t.name.substr(prefix.size()), t.shape, t.values});
@@ -73,7 +75,7 @@ Result<void> ImitationFile::add(const SharedPolicy& policy) {
   });
   ++rounds_;
   TensorFile one = policy.checkpoint(true);
-  file_.meta["rounds"].push_back(std::move(one.meta));
+  file_.meta["rounds"].push_back(std::move(*one.meta));
   for (Tensor& t : one.tensors)
     file_.tensors.push_back({prefix_of(rounds_) + t.name, std::move(t.shape), std::move(t.values)});
   return write_tensor_file(path_, file_);

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +18,7 @@
 
 #include "agents/agent.h"
 #include "core/command_line.h"
+#include "core/json.h"
 #include "core/printable.h"
 #include "core/process.h"
 #include "core/tensor_file.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/json.h"
 #include "lab/pretrain/flash.h"
 #include "meta/embedding_network.h"
 
@@ -207,7 +208,7 @@ TensorFile MetaModel::checkpoint() const {
   TensorFile file;
   file.kind = "meta-learner";
   file.format = kMetaFormat;
-  file.meta = shape_of(impl_->task, network);
+  *file.meta = shape_of(impl_->task, network);
   file.meta["updates"] = impl_->updates;
   file.meta["scaled_by"] = impl_->running.count;
   const auto count = static_cast<std::int64_t>(network.features());
@@ -224,21 +225,21 @@ TensorFile MetaModel::checkpoint() const {
 Result<void> MetaModel::restore(const TensorFile& file) {
   Impl& m = *impl_;
   if (!m.network) return einval("no base learner is registered");
-  if (file.kind != "meta-learner" || file.format != kMetaFormat || !file.meta.is_object())
+  if (file.kind != "meta-learner" || file.format != kMetaFormat || !file.meta->is_object())
     return einval("not a meta learner of format " + std::to_string(kMetaFormat));
   const nlohmann::json same = shape_of(m.task, *m.network);
   for (const auto& [key, value] : same.items())
-    if (!file.meta.contains(key) || file.meta[key] != value)
+    if (!file.meta->contains(key) || file.meta[key] != value)
       return einval("meta learner: its " + key + " is " +
-                    (file.meta.contains(key) ? file.meta[key].dump() : "missing") + ", wanted is " +
+                    (file.meta->contains(key) ? file.meta[key].dump() : "missing") + ", wanted is " +
                     value.dump());
   const auto count = [](const nlohmann::json& from, const std::string& key) -> Result<std::uint64_t> {
     if (from.is_object() && from.contains(key) && from[key].is_number_unsigned())
       return from[key].get<std::uint64_t>();
     return einval("meta learner: " + key + " is missing or not a count");
   };
-  FLASH_TRY(const std::uint64_t updates, count(file.meta, "updates"));
-  const nlohmann::json rows = file.meta.value("scaled_by", nlohmann::json());
+  FLASH_TRY(const std::uint64_t updates, count(*file.meta, "updates"));
+  const nlohmann::json rows = file.meta->value("scaled_by", nlohmann::json());
   if (!rows.is_number() || !(rows.get<double>() >= 0 && rows.get<double>() < 1e15))
     return einval("meta learner: scaled_by is missing or not a count");
   EmbeddingNetwork network = m.network->copy();
@@ -252,7 +253,7 @@ Result<void> MetaModel::restore(const TensorFile& file) {
       if (!std::isfinite(v) || (to == &scale.scale && !(v > 0)))
         return einval(std::string("meta learner: array '") + name + "' has an impossible number");
   }
-  const nlohmann::json steps = file.meta.value("adam_steps", nlohmann::json());
+  const nlohmann::json steps = file.meta->value("adam_steps", nlohmann::json());
   for (const Part& part : network.parts()) {
     if (auto got = get(file, part.name, *part.network); !got) return std::move(got).error();
     if (auto got = get(file, part.name, *part.network, *part.adam); !got) return std::move(got).error();

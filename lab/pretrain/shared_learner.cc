@@ -8,6 +8,7 @@
 
 #include "agents/ddpg.h"
 #include "agents/q_learning.h"
+#include "core/json.h"
 
 namespace flash {
 namespace {
@@ -198,10 +199,10 @@ TensorFile SharedLearner::checkpoint() const {
   TensorFile file;
   file.kind = "shared-learner";
   file.format = kLearnerFormat;
-  file.meta = {{"task", to_string(m.options.task)},      {"state_dim", m.options.state_dim},
-               {"actions", m.options.actions},           {"embedding", m.options.embedding},
-               {"discount", m.options.discount},         {"reward_mean", m.scaling.reward_mean},
-               {"reward_scale", m.scaling.reward_scale}, {"spread", m.scaling.spread}};
+  *file.meta = {{"task", to_string(m.options.task)},      {"state_dim", m.options.state_dim},
+                {"actions", m.options.actions},           {"embedding", m.options.embedding},
+                {"discount", m.options.discount},         {"reward_mean", m.scaling.reward_mean},
+                {"reward_scale", m.scaling.reward_scale}, {"spread", m.scaling.spread}};
   const auto count = static_cast<std::int64_t>(m.options.state_dim);
   file.tensors.push_back({"state/mean", {count}, m.scaling.mean});
   file.tensors.push_back({"state/scale", {count}, m.scaling.scale});
@@ -215,20 +216,20 @@ TensorFile SharedLearner::checkpoint() const {
 }
 
 Result<SharedLearner> SharedLearner::restore(const TensorFile& file) {
-  if (file.kind != "shared-learner" || file.format != kLearnerFormat || !file.meta.is_object())
+  if (file.kind != "shared-learner" || file.format != kLearnerFormat || !file.meta->is_object())
     return not_possible("not one of format " + std::to_string(kLearnerFormat));
   std::string wrong;
   const auto number = [&](const char* key, double least, double most) {
-    const auto it = file.meta.find(key);
-    if (it != file.meta.end() && it->is_number())
+    const auto it = file.meta->find(key);
+    if (it != file.meta->end() && it->is_number())
       if (const auto x = it->get<double>(); x >= least && x <= most) return x;
     if (wrong.empty()) wrong = key;
     return least;
   };
   SharedLearnerOptions o;
-  const auto name = file.meta.find("task");
+  const auto name = file.meta->find("task");
   const auto task =
-      name != file.meta.end() && name->is_string() ? task_from_name(name->get<std::string>()) : std::nullopt;
+      name != file.meta->end() && name->is_string() ? task_from_name(name->get<std::string>()) : std::nullopt;
   if (!task) return not_possible("task is missing or not one");
   o.task = *task;
   o.state_dim = static_cast<int>(number("state_dim", 1, 256));
@@ -253,7 +254,7 @@ Result<SharedLearner> SharedLearner::restore(const TensorFile& file) {
   }
   FLASH_TRY(SharedLearner learner, create(o));
   learner.set_scaling(scaling);
-  const nlohmann::json steps = file.meta.value("adam_steps", nlohmann::json::object());
+  const nlohmann::json steps = file.meta->value("adam_steps", nlohmann::json::object());
   for (const Part& part : learner.impl_->parts()) {
     if (auto got = get(file, part.name, *part.network); !got) return std::move(got).error();
     if (part.adam == nullptr || !steps.is_object() || !steps.contains(part.name)) continue;

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <limits>
 
+#include "core/json.h"
+
 namespace flash::bench {
 namespace {
 

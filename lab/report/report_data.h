@@ -4,7 +4,6 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "core/interval.h"
+#include "core/json.h"
 #include "core/result.h"
 
 namespace flash::bench {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/json.h"
 #include "core/random.h"
 
 namespace flash {

@@ -1,8 +1,8 @@
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
 
+#include "core/json.h"
 #include "lab/workloads/application.h"
 #include "lab/workloads/statsd.h"
 #include "lab/workloads/text_file.h"

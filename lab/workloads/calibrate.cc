@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "core/json.h"
 #include "lab/workloads/text_file.h"
 #include "lab/workloads/working_set.h"
 

@@ -1,8 +1,9 @@
 #include "lab/workloads/report.h"
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <ostream>
+
+#include "core/json.h"
 
 namespace flash {
 

@@ -1,7 +1,7 @@
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "core/json.h"
 #include "lab/workloads/segment.h"
 
 namespace flash {

@@ -1,4 +1,5 @@
 #include "agents/agent.h"
+#include "core/json.h"
 
 #include <gtest/gtest.h>
 
@@ -172,7 +173,7 @@ TEST(Agent, ACheckpointThatDoesNotFitIsRefusedAndChangesNothing) {
     EXPECT_TRUE(refused([](TensorFile& f) { f.format = 2; }));
     EXPECT_TRUE(refused([](TensorFile& f) { f.meta["state_dim"] = 8; }));
     EXPECT_TRUE(refused([](TensorFile& f) { f.meta["algorithm"] = "ppo"; }));
-    EXPECT_TRUE(refused([](TensorFile& f) { f.meta.erase("random"); }));
+    EXPECT_TRUE(refused([](TensorFile& f) { f.meta->erase("random"); }));
     EXPECT_TRUE(refused([](TensorFile& f) { f.meta["seen"] = -1; }));
     EXPECT_TRUE(refused([](TensorFile& f) { f.meta["reward_scale"] = 0; }));
     for (std::size_t i = 0; i < good.tensors.size(); ++i) {
@@ -196,7 +197,7 @@ TEST(Agent, GoesBackToItsLastFiniteParametersWhenItDiverges) {
     ASSERT_TRUE(agent->restore(wild));
     const auto parameters = [&] {
       TensorFile f = agent->checkpoint();
-      f.meta = nlohmann::json::object();
+      *f.meta = nlohmann::json::object();
       std::erase_if(f.tensors,
                     [](const Tensor& t) { return t.name.ends_with("/m") || t.name.ends_with("/v"); });
       return digest(f);

@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/json.h"
 #include "tests/bench/run_bench.h"
 
 namespace flash {

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "core/json.h"
 
 namespace flash {
 

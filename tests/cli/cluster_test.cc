@@ -4,9 +4,9 @@
 
 #include <cstdio>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/json.h"
 #include "sync/bus_service.h"
 #include "tests/support/private_bus.h"
 

@@ -9,6 +9,7 @@
 
 #include "cli/agents.h"
 #include "cli/options.h"
+#include "core/json.h"
 
 namespace flash::cli {
 namespace {

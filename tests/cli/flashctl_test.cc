@@ -8,9 +8,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/json.h"
 #include "tests/support/private_bus.h"
 #include "tests/support/service_world.h"
 

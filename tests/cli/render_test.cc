@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/json.h"
 #include "core/printable.h"
 
 #include <cmath>

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "tests/coordinator/records.h"
 
 namespace flash::coordinator {

@@ -1,7 +1,6 @@
 // NKeys, JWTs, tokens: spelled as nats-server spells them, and nothing else is accepted.
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "coordinator/certificates.h"
@@ -12,6 +11,7 @@
 #include "coordinator/registrar.h"
 #include "coordinator/server_version.h"
 #include "coordinator/text_codes.h"
+#include "core/json.h"
 #include "tests/actuators/temporary_folder.h"
 
 namespace flash::coordinator {

@@ -1,8 +1,9 @@
 // Purpose: what a decoder says of a message with one field changed. Ownership: values. Thread rule: pure.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "core/json.h"
 
 namespace flash::coordinator {
 

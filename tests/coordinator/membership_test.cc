@@ -1,4 +1,5 @@
 #include "coordinator/membership.h"
+#include "core/json.h"
 
 #include <gmock/gmock.h>
 

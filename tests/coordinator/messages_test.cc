@@ -5,8 +5,8 @@
 #include <limits>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "tests/coordinator/records.h"
 #include "tests/link/sample_messages.h"
 

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
+#include "core/json.h"
 
 #include "tests/link/signed_models.h"
 

@@ -1,12 +1,12 @@
 // What flash-coordinator answers, from a real store.
 #include "coordinator/site.h"
+#include "core/json.h"
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "http/metrics_text.h"

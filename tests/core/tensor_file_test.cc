@@ -1,4 +1,5 @@
 #include "core/tensor_file.h"
+#include "core/json.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -26,7 +27,7 @@ using ::testing::HasSubstr;
 TensorFile small_file() {
   TensorFile file;
   file.kind = "checkpoint";
-  file.meta = {{"steps", 7}, {"note", "gr\u00fc\u00df"}};
+  *file.meta = {{"steps", 7}, {"note", "gr\u00fc\u00df"}};
   file.tensors = {{"scalar", {}, {2.5F}},
                   {"matrix", {2, 3}, {1, -2, 3, 4e-39F, 5, std::numeric_limits<float>::infinity()}},
                   {"empty", {0, 4}, {}}};
@@ -84,7 +85,7 @@ TEST(TensorFile, ComesBackAsItWas) {
   ASSERT_TRUE(back) << back.error().message();
   EXPECT_EQ(back->kind, "checkpoint");
   EXPECT_EQ(back->format, 1);
-  EXPECT_EQ(back->meta, file.meta);
+  EXPECT_EQ(*back->meta, *file.meta);
   ASSERT_EQ(back->tensors.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(back->tensors[i].name, file.tensors[i].name);
@@ -321,7 +322,7 @@ TEST(PolicyFile, WithoutAStayMarginTheHighestScoreDecides) {
   PolicySnapshot p = policy();
   p.stay_margin = 0;
   TensorFile file = to_tensor_file(p);
-  EXPECT_FALSE(file.meta.contains("stay_margin")) << "files of before have none";
+  EXPECT_FALSE(file.meta->contains("stay_margin")) << "files of before have none";
   ASSERT_TRUE(to_policy(file));
   EXPECT_EQ(to_policy(file)->stay_margin, 0);
   file.meta["stay_margin"] = "much";
@@ -398,10 +399,10 @@ TEST(PolicyFile, EveryRefusalNamesThePart) {
   TensorFile file = good;
   file.kind = "checkpoint";
   EXPECT_THAT(refused(file), HasSubstr("kind is 'checkpoint'"));
-  for (const auto& [key, value] : good.meta.items()) {
+  for (const auto& [key, value] : good.meta->items()) {
     if (key == "estimate") continue;
     file = good;
-    file.meta.erase(key);
+    file.meta->erase(key);
     if (key != "stay_margin") {
       EXPECT_THAT(refused(file), HasSubstr("meta." + key));
     }

@@ -6,7 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
+
+#include "core/json.h"
 
 namespace flash {
 namespace {

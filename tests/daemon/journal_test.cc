@@ -10,8 +10,9 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "core/json.h"
 
 namespace flash {
 namespace {

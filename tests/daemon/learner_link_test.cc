@@ -1,5 +1,6 @@
 // What flashd tells its learner, what it takes from it, and what is kept while there is none.
 #include "daemon/learner_link.h"
+#include "core/json.h"
 
 #include <gmock/gmock.h>
 #include <sys/socket.h>

@@ -1,10 +1,10 @@
 // flashd's own metrics: named, documented, and enough for the dashboard.
 #include "daemon/own_metrics.h"
+#include "core/json.h"
 
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <sstream>

@@ -1,6 +1,7 @@
 // What a loop decided and a journal recorded, replayed: the same model gives the same decisions, another one
 // gives differences that are explained.
 #include "daemon/replay.h"
+#include "core/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +13,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "core/random.h"
 #include "core/tensor_file.h"

@@ -7,6 +7,7 @@
 #include "coordinator/messages_fleet.h"
 #include "coordinator/messages_models.h"
 #include "coordinator/messages_pages.h"
+#include "core/json.h"
 #include "tests/hostile/hostile_fleet.h"
 #include "tests/link/signed_models.h"
 

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "actuators/ledger.h"
+#include "core/json.h"
 #include "tests/actuators/temporary_folder.h"
 #include "tests/hostile/flashd_process.h"
 

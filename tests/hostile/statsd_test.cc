@@ -13,12 +13,12 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/json.h"
 #include "tests/actuators/temporary_folder.h"
 #include "tests/hostile/flashd_process.h"
 #include "tests/support/own_cgroup.h"

@@ -1,5 +1,6 @@
 // The trainer with real agents and a clock in the test's hands.
 #include "learner/trainer.h"
+#include "core/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -275,7 +276,7 @@ TEST_F(TrainerTest, ARestartDoesNotCountItsStepsAgain) {
   const auto counted = [this] {
     const Checkpoints files = *Checkpoints::open(folder_.path());
     const TensorFile file = *read_tensor_file(files.checkpoint_path(announce().key));
-    return std::pair(file.meta.at("seen").get<int>(), file.meta.at("own_steps").get<int>());
+    return std::pair(file.meta->at("seen").get<int>(), file.meta->at("own_steps").get<int>());
   };
   announce_agent();
   live(1, 20, Stage::Offline);

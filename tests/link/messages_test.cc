@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "tests/link/sample_messages.h"
 
 namespace flash::link {

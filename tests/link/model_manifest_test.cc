@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
+#include "core/json.h"
 
 #include "tests/actuators/temporary_folder.h"
 #include "tests/link/signed_models.h"

@@ -1,4 +1,5 @@
 #include "meta/policy_model.h"
+#include "core/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,9 +82,9 @@ TEST(PolicyModel, IsRefusedWithTheReason) {
   using ::testing::HasSubstr;
   EXPECT_THAT(with([](TensorFile& f) { f.kind = "policy"; }), HasSubstr("policy"));
   EXPECT_THAT(with([](TensorFile& f) { f.meta["policy_model_format"] = 2; }), HasSubstr("format is 2"));
-  EXPECT_THAT(with([](TensorFile& f) { f.meta.erase("policy"); }), HasSubstr("no policy"));
+  EXPECT_THAT(with([](TensorFile& f) { f.meta->erase("policy"); }), HasSubstr("no policy"));
   EXPECT_THAT(with([](TensorFile& f) { f.meta["model"] = "a\nb"; }), HasSubstr("model"));
-  EXPECT_THAT(with([](TensorFile& f) { f.meta.erase("reward"); }), HasSubstr("reward"));
+  EXPECT_THAT(with([](TensorFile& f) { f.meta->erase("reward"); }), HasSubstr("reward"));
   EXPECT_THAT(with([](TensorFile& f) { f.meta["state_names"] = {1, 2}; }), HasSubstr("state_names"));
   EXPECT_THAT(with([](TensorFile& f) { f.meta["gain"]["lower"] = 1; }), HasSubstr("gain"));
   EXPECT_THAT(with([](TensorFile& f) { f.meta["gain"].erase("pairs"); }), HasSubstr("gain"));
@@ -117,7 +118,7 @@ TEST(PolicyModel, APolicyOfAnyMetaIsRefusedOrWhole) {
   for (const nlohmann::json& absurd :
        {nlohmann::json(), nlohmann::json(-1), nlohmann::json(5), nlohmann::json(1e300),
         nlohmann::json(4294967297), nlohmann::json("x"), nlohmann::json::array({1, 2, 3})}) {
-    for (const auto& [key, value] : good.meta.items()) {
+    for (const auto& [key, value] : good.meta->items()) {
       TensorFile bad = good;
       bad.meta[key] = absurd;
       try_one(bad);

@@ -1,4 +1,5 @@
 #include "meta/similarity.h"
+#include "core/json.h"
 
 #include <gtest/gtest.h>
 

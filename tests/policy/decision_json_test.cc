@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "policy/words.h"
 
 namespace flash {

@@ -1,6 +1,7 @@
 // A fleet on one machine: what its coordinator tells the nodes.
 #include <gmock/gmock.h>
 
+#include "core/json.h"
 #include "tests/system/fleet_world.h"
 
 namespace flash::fleet_world {

@@ -17,7 +17,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -25,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/json.h"
 #include "link/seqpacket.h"
 #include "link/sync_messages.h"
 

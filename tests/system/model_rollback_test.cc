@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "coordinator/messages_models.h"
+#include "core/json.h"
 #include "tests/link/signed_models.h"
 #include "tests/system/fleet_world.h"
 

@@ -1,5 +1,6 @@
 // The figures of flash-bench adapt, by hand.
 #include "lab/experiments/adapt_summary.h"
+#include "core/json.h"
 
 #include <gtest/gtest.h>
 

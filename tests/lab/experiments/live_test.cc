@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/json.h"
 #include "lab/experiments/live_applications.h"
 #include "lab/experiments/live_results.h"
 #include "lab/workloads/trace.h"

@@ -1,4 +1,5 @@
 #include "lab/pretrain/checkpoint.h"
+#include "core/json.h"
 
 #include <gtest/gtest.h>
 
@@ -95,7 +96,7 @@ TEST(TaskModel, IsRefusedWithTheReason) {
   bad.meta["task_model_format"] = 2;
   EXPECT_NE(refusal(bad).find("format is 2"), std::string::npos);
   bad = good;
-  bad.meta.erase("base");
+  bad.meta->erase("base");
   EXPECT_NE(refusal(bad).find("base"), std::string::npos);
   bad = good;
   bad.meta["version"] = 0;

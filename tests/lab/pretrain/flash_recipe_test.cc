@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/json.h"
 #include "lab/pretrain/flash_agent.h"
 #include "lab/pretrain/flash_recipe.h"
 #include "lab/pretrain/scoring.h"

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "agents/net.h"
+#include "core/json.h"
 #include "lab/pretrain/flash.h"
 
 namespace flash {

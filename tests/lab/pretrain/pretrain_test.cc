@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/json.h"
 #include "lab/pretrain/adaptation.h"
 #include "lab/pretrain/augmented_state.h"
 #include "lab/pretrain/episodes.h"

@@ -14,11 +14,11 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/json.h"
 #include "lab/workloads/net.h"
 
 namespace flash {
