@@ -32,7 +32,7 @@ std::int64_t wall_us(Now now) {
 
 }  // namespace
 
-Collector::Collector(CollectorOptions options, std::string instance, Store& store, Say say)
+Collector::Collector(CollectorOptions options, std::string instance, Store& store, LogSink say)
     : options_(std::move(options)),
       instance_(std::move(instance)),
       store_(store),

@@ -29,10 +29,10 @@ struct CollectorOptions {
 
 class Collector {
  public:
-  using Say = std::function<void(int priority, const std::string&)>;
+  using LogSink = std::function<void(int priority, const std::string&)>;
 
   /// `instance`: another one per start.
-  Collector(CollectorOptions options, std::string instance, Store& store, Say say);
+  Collector(CollectorOptions options, std::string instance, Store& store, LogSink say);
 
   /// Connects, makes the stream if need be, and begins where the store stands.
   Result<void> connect();
@@ -72,7 +72,7 @@ class Collector {
   CollectorOptions options_;
   std::string instance_;
   Store& store_;
-  Say say_;
+  LogSink say_;
   std::unique_ptr<Nats> nats_;
   Position position_;
   std::uint64_t behind_ = 0;  // what the stream had when it was connected to

@@ -51,7 +51,7 @@ Result<std::optional<std::string>> ModelDesk::answer(const Message& question, Du
   return std::optional(encode(answer));
 }
 
-ModelDeskThread::ModelDeskThread(NatsOptions nats, Say say)
+ModelDeskThread::ModelDeskThread(NatsOptions nats, LogSink say)
     : nats_(std::move(nats)), say_(std::move(say)), thread_([this] { work(); }) {}
 
 ModelDeskThread::~ModelDeskThread() {

@@ -49,9 +49,9 @@ class ModelDesk {
 
 class ModelDeskThread {
  public:
-  using Say = std::function<void(int priority, const std::string&)>;  // called by the thread
+  using LogSink = std::function<void(int priority, const std::string&)>;  // called by the thread
 
-  ModelDeskThread(NatsOptions nats, Say say);
+  ModelDeskThread(NatsOptions nats, LogSink say);
   ~ModelDeskThread();
   ModelDeskThread(const ModelDeskThread&) = delete;
   ModelDeskThread& operator=(const ModelDeskThread&) = delete;
@@ -61,7 +61,7 @@ class ModelDeskThread {
   Result<void> serve();
 
   const NatsOptions nats_;
-  const Say say_;
+  const LogSink say_;
   std::atomic<bool> ending_ = false;
   std::thread thread_;
 };

@@ -16,9 +16,9 @@ namespace flash::coordinator {
 
 class ModelWatch {
  public:
-  using Say = std::function<void(int priority, const std::string&)>;
+  using LogSink = std::function<void(int priority, const std::string&)>;
   /// `replicas`: servers that are to hold the models' stream.
-  ModelWatch(NatsOptions options, int replicas, const Store& store, Duration every, Say say)
+  ModelWatch(NatsOptions options, int replicas, const Store& store, Duration every, LogSink say)
       : options_(std::move(options)),
         replicas_(replicas),
         store_(store),
@@ -38,7 +38,7 @@ class ModelWatch {
   int replicas_;
   const Store& store_;
   Duration every_, due_{};
-  Say say_;
+  LogSink say_;
   std::string said_;
 };
 

@@ -20,7 +20,8 @@ std::int64_t unix_seconds() {
 
 }  // namespace
 
-Registrar::Registrar(NKey node_key, std::string account, std::int64_t lifetime, IdentityStore store, Say say)
+Registrar::Registrar(NKey node_key, std::string account, std::int64_t lifetime, IdentityStore store,
+                     LogSink say)
     : node_key_(std::move(node_key)),
       account_(std::move(account)),
       lifetime_(lifetime),
@@ -67,7 +68,7 @@ std::optional<std::string> Registrar::answer(std::string_view subject, std::stri
   return encode(Refusal{why.substr(0, 256)});
 }
 
-RegistrarThread::RegistrarThread(NatsOptions nats, Registrar registrar, Say say)
+RegistrarThread::RegistrarThread(NatsOptions nats, Registrar registrar, LogSink say)
     : nats_(std::move(nats)),
       registrar_(std::move(registrar)),
       say_(std::move(say)),

@@ -21,7 +21,7 @@
 
 namespace flash::coordinator {
 
-using Say = std::function<void(int priority, const std::string&)>;
+using LogSink = std::function<void(int priority, const std::string&)>;
 
 inline constexpr std::int64_t kCredentialsLive = std::int64_t{90} * 86400;  // seconds
 
@@ -29,7 +29,7 @@ inline constexpr std::int64_t kCredentialsLive = std::int64_t{90} * 86400;  // s
 class Registrar {
  public:
   /// `node_key` signs for `account`; credentials live so many seconds.
-  Registrar(NKey node_key, std::string account, std::int64_t lifetime, IdentityStore store, Say say);
+  Registrar(NKey node_key, std::string account, std::int64_t lifetime, IdentityStore store, LogSink say);
   /// nullopt: nothing is answered to who may not ask, or would have the answer (`reply`) go anywhere but to
   /// its own inbox; nothing is done for it either.
   std::optional<std::string> answer(std::string_view subject, std::string_view wish, std::string_view reply,
@@ -43,14 +43,14 @@ class Registrar {
   std::string account_;
   std::int64_t lifetime_;
   IdentityStore store_;
-  Say say_;
+  LogSink say_;
   NodeBudget budget_{0.2, 32};
 };
 
 class RegistrarThread {
  public:
   /// `say` is called by the thread.
-  RegistrarThread(NatsOptions nats, Registrar registrar, Say say);
+  RegistrarThread(NatsOptions nats, Registrar registrar, LogSink say);
   ~RegistrarThread();
   RegistrarThread(const RegistrarThread&) = delete;
   RegistrarThread& operator=(const RegistrarThread&) = delete;
@@ -61,7 +61,7 @@ class RegistrarThread {
 
   const NatsOptions nats_;
   Registrar registrar_;
-  const Say say_;
+  const LogSink say_;
   std::atomic<bool> ending_ = false;
   std::thread thread_;
 };

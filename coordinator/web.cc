@@ -27,9 +27,9 @@ double bytes_of(const std::string& path) {
 
 }  // namespace
 
-Web::Web(WebOptions options, Say say) : options_(std::move(options)), say_(std::move(say)) {}
+Web::Web(WebOptions options, LogSink say) : options_(std::move(options)), say_(std::move(say)) {}
 
-Result<std::unique_ptr<Web>> Web::open(WebOptions options, Say say) {
+Result<std::unique_ptr<Web>> Web::open(WebOptions options, LogSink say) {
   auto web = std::unique_ptr<Web>(new Web(std::move(options), std::move(say)));
   FLASH_TRY(web->endpoint_,
             http::Endpoint::open(

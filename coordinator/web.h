@@ -29,10 +29,10 @@ struct WebOptions {
 
 class Web {
  public:
-  using Say = std::function<void(int priority, const std::string&)>;  // called by the thread
+  using LogSink = std::function<void(int priority, const std::string&)>;  // called by the thread
 
   /// REQUIRES: the store is there.
-  static Result<std::unique_ptr<Web>> open(WebOptions options, Say say);
+  static Result<std::unique_ptr<Web>> open(WebOptions options, LogSink say);
   ~Web();
   Web(const Web&) = delete;
   Web& operator=(const Web&) = delete;
@@ -42,14 +42,14 @@ class Web {
   void set(LiveState live);
 
  private:
-  Web(WebOptions options, Say say);
+  Web(WebOptions options, LogSink say);
   void work();
   http::Response answer(const http::Request& request);
   Result<void> refresh();
   OwnState own_state() const;
 
   const WebOptions options_;
-  const Say say_;
+  const LogSink say_;
   std::unique_ptr<http::Endpoint> endpoint_;
   int ending_ = -1;  // an eventfd
 

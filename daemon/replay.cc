@@ -9,9 +9,9 @@
 #include "core/json.h"
 #include "core/tensor_file.h"
 #include "policy/action_space.h"
+#include "policy/explain.h"
 #include "policy/learning_view.h"
 #include "policy/observation_space.h"
-#include "policy/words.h"
 
 namespace flash {
 namespace {

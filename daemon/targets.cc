@@ -117,7 +117,7 @@ const std::vector<Degraded>& Targets::notes() {
     if (!s.taken_by.empty())
       words += ": what it matches is managed by rule " + s.taken_by;
     else if (s.near.found())
-      words += "; " + s.near.words();
+      words += "; " + s.near.explain();
     else if (!s.lost)
       words += "; nothing here has a name that comes near";
     notes_.push_back({part, std::move(words)});

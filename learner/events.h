@@ -28,6 +28,6 @@ struct Event {
   std::vector<LogField> fields;
 };
 
-using Say = std::function<void(const Event&)>;
+using LogSink = std::function<void(const Event&)>;
 
 }  // namespace flash

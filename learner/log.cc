@@ -4,7 +4,7 @@
 
 namespace flash {
 
-Say make_log(int level) {
+LogSink make_log(int level) {
   return [log = ServiceLog("flash-learner", level)](const Event& event) {
     std::vector<LogField> fields = event.fields;
     if (!event.id.empty()) fields.push_back({"MESSAGE_ID", std::string(event.id)});

@@ -7,6 +7,6 @@
 namespace flash {
 
 /// Events below `level` (syslog's numbers: above it) are dropped.
-Say make_log(int level);
+LogSink make_log(int level);
 
 }  // namespace flash

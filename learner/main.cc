@@ -83,7 +83,7 @@ Result<int> lock(const std::string& directory) {
 /// The event loop around session (socket, timer) and trainer (whenever nothing else is to do).
 class Loop {
  public:
-  Loop(Session& session, Trainer& trainer, TrajectoryStore& store, ModelInbox& inbox, Say say)
+  Loop(Session& session, Trainer& trainer, TrajectoryStore& store, ModelInbox& inbox, LogSink say)
       : session_(session), trainer_(trainer), store_(store), inbox_(inbox), say_(std::move(say)) {}
   ~Loop() {
     sd_event_source_unref(socket_);
@@ -182,7 +182,7 @@ class Loop {
   Trainer& trainer_;
   TrajectoryStore& store_;
   ModelInbox& inbox_;
-  Say say_;
+  LogSink say_;
   int ticks_ = 0;
   sd_event* event_ = nullptr;
   sd_event_source *socket_ = nullptr, *timer_ = nullptr, *work_ = nullptr;
@@ -233,7 +233,7 @@ void forget_startup_pages() {
 }
 
 int run(const CommandLine& line) {
-  const Say say = make_log(line.log_level);
+  const LogSink say = make_log(line.log_level);
   const auto fail = [&](const Error& error, int code) {
     say({LOG_ERR, {}, error.message(), {}});
     sd_notify(0, ("STATUS=" + error.message()).c_str());

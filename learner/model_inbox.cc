@@ -27,7 +27,7 @@ std::string mark_of(const std::string& path) {
 
 }  // namespace
 
-ModelInbox::ModelInbox(ModelInboxOptions options, Say say)
+ModelInbox::ModelInbox(ModelInboxOptions options, LogSink say)
     : options_(std::move(options)), say_(std::move(say)) {
   if (auto loaded = load_accepted(); !loaded) trouble_ = loaded.error().message();
 }

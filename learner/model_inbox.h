@@ -28,7 +28,7 @@ struct ModelInboxOptions {
 class ModelInbox {
  public:
   /// Where what was accepted cannot be read no model is believed, and why is said.
-  ModelInbox(ModelInboxOptions options, Say say);
+  ModelInbox(ModelInboxOptions options, LogSink say);
 
   /// What a task may begin with now, the newest first and the one before it behind; empty: what the packages
   /// brought.
@@ -55,7 +55,7 @@ class ModelInbox {
                                               const std::vector<TrustedKey>& keys);
 
   ModelInboxOptions options_;
-  Say say_;
+  LogSink say_;
   // By task:
   std::array<std::string, 2> seen_;  // what tells one file from the next
   std::array<Accepted, 2> accepted_;

@@ -122,7 +122,7 @@ double PretrainedModel::weight_of(const link::Neighbour& n, std::span<const floa
   return kNeighbourWorth * std::clamp((similarity(own, n.embedding) - kUnlike) / (1 - kUnlike), 0.0, 1.0);
 }
 
-Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(
+Result<std::optional<PretrainedModel::InitialPolicy>> PretrainedModel::begin(
     const TrajectoryStore& store, const std::string& key, const link::Neighbour* neighbour) const {
   const SharedPolicyOptions& o = policy_.options();
   FLASH_TRY(const TrajectorySelection selection, store.select_trajectories(key, kAsked));
@@ -154,8 +154,8 @@ Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(
       }
       FLASH_CHECK(end_stretch());
     }
-  if (steps < kLeastSteps) return std::optional<Beginning>();
-  Beginning b;
+  if (steps < kLeastSteps) return std::optional<InitialPolicy>();
+  InitialPolicy b;
   b.own = policy_.embed(std::span<const TrajectoryBuffer>(&buffer, 1));
   b.steps = steps;
   b.nearest = model_.seen.nearest(b.own);
@@ -183,10 +183,10 @@ Result<std::optional<PretrainedModel::Beginning>> PretrainedModel::begin(
     std::snprintf(words, sizeof words, ", %.0f %% of ", 100 * b.neighbour_share);
     b.policy.model += words + (neighbour->application + "@" + neighbour->node).substr(0, kNamed) + "'s";
   }
-  return std::optional<Beginning>(std::move(b));
+  return std::optional<InitialPolicy>(std::move(b));
 }
 
-PretrainedModels PretrainedModels::load(const std::string& directory, const Say& say) {
+PretrainedModels PretrainedModels::load(const std::string& directory, const LogSink& say) {
   PretrainedModels models;
   for (const Task task : {Task::ResourceLimits, Task::CpuFrequency}) {
     const std::string path = directory + "/" + std::string(to_string(task)) + ".model";

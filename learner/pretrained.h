@@ -37,7 +37,7 @@ class PretrainedModel {
   Result<void> fits(const link::Neighbour& neighbour) const;
 
   /// What an agent begins with, from its trajectories in the store.
-  struct Beginning {
+  struct InitialPolicy {
     PolicySnapshot policy;  // with the embedding; version, expiry and data_steps are the caller's
     std::vector<float>
         own;  // the embedding of the agent's own trajectories, before a neighbour's was mixed in
@@ -49,8 +49,8 @@ class PretrainedModel {
   /// be trusted or was not executed is cut out. While own trajectories are few, the embedding is shrunk
   /// toward a neighbour's that fits() and is alike: (n own + k neighbour's) / (n + k), n trajectories, k by
   /// similarity.
-  Result<std::optional<Beginning>> begin(const TrajectoryStore& store, const std::string& key,
-                                         const link::Neighbour* neighbour = nullptr) const;
+  Result<std::optional<InitialPolicy>> begin(const TrajectoryStore& store, const std::string& key,
+                                             const link::Neighbour* neighbour = nullptr) const;
 
   /// "oracle imitation, 200 pairs, seed 1 (3f2a9c1b)".
   const std::string& name() const { return name_; }
@@ -75,7 +75,7 @@ class PretrainedModel {
 class PretrainedModels {
  public:
   /// What cannot be used is said and left out; a file that is not there is no trouble.
-  static PretrainedModels load(const std::string& directory, const Say& say);
+  static PretrainedModels load(const std::string& directory, const LogSink& say);
   /// nullptr: none.
   std::shared_ptr<const PretrainedModel> of(Task task) const;
   /// nullptr: what load() brought, again.

@@ -20,7 +20,7 @@ Error protocol(std::string message) {
 
 }  // namespace
 
-Session::Session(SessionOptions options, TrajectoryStore& store, Trainer& trainer, Say say, Random random)
+Session::Session(SessionOptions options, TrajectoryStore& store, Trainer& trainer, LogSink say, Random random)
     : options_(std::move(options)),
       store_(&store),
       trainer_(&trainer),

@@ -40,7 +40,7 @@ struct SessionOptions {
 
 class Session {
  public:
-  Session(SessionOptions options, TrajectoryStore& store, Trainer& trainer, Say say, Random random);
+  Session(SessionOptions options, TrajectoryStore& store, Trainer& trainer, LogSink say, Random random);
 
   /// -1: not connected. May change with every call below.
   int fd() const { return connection_.fd(); }
@@ -74,7 +74,7 @@ class Session {
   SessionOptions options_;
   TrajectoryStore* store_;
   Trainer* trainer_;
-  Say say_;
+  LogSink say_;
   Random random_;
   link::Connection connection_;
   std::optional<link::HelloDown> hello_;

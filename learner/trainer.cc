@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/random.h"
-#include "learner/pupil.h"
+#include "learner/agent_slot.h"
 
 namespace flash {
 namespace {
@@ -31,28 +31,29 @@ bool same(const AgentOptions& a, const AgentOptions& b) {
 
 }  // namespace
 
-Trainer::Trainer(TrainerOptions options, Checkpoints checkpoints, TrajectoryStore& store, Say say)
+Trainer::Trainer(TrainerOptions options, Checkpoints checkpoints, TrajectoryStore& store, LogSink say)
     : options_(std::move(options)),
       checkpoints_(std::move(checkpoints)),
       store_(&store),
       say_(std::move(say)) {}
 Trainer::~Trainer() = default;
 
-void Trainer::tell(int priority, std::string_view id, const Pupil& pupil, const std::string& message) const {
+void Trainer::tell(int priority, std::string_view id, const AgentSlot& slot,
+                   const std::string& message) const {
   say_({priority,
         id,
-        pupil.announced.agent + " (" + pupil.announced.key + "): " + message,
-        {{"FLASHD_AGENT", pupil.announced.agent}, {"FLASHD_KEY", pupil.announced.key}}});
+        slot.announced.agent + " (" + slot.announced.key + "): " + message,
+        {{"FLASHD_AGENT", slot.announced.agent}, {"FLASHD_KEY", slot.announced.key}}});
 }
 
-Trainer::Pupil* Trainer::find(const std::string& agent) {
-  const auto found = pupils_.find(agent);
-  return found == pupils_.end() ? nullptr : found->second.get();
+Trainer::AgentSlot* Trainer::find(const std::string& agent) {
+  const auto found = slots_.find(agent);
+  return found == slots_.end() ? nullptr : found->second.get();
 }
 
 int Trainer::replay_share(const link::Announce& agent) const {
   // By powers of two of the number of agents, so that one more does not rebuild all.
-  const std::size_t agents = std::bit_ceil(std::max<std::size_t>(1, pupils_.size()));
+  const std::size_t agents = std::bit_ceil(std::max<std::size_t>(1, slots_.size()));
   const std::size_t numbers = 2 * agent.state_dim + 3 * agent.action_size() + 1;
   const std::size_t share = options_.replay_bytes / agents / (numbers * sizeof(float) + 1);
   const std::size_t least = std::max<std::size_t>(2 * std::size_t{settings_.learning_starts}, 256);
@@ -75,11 +76,11 @@ AgentOptions Trainer::agent_options(const link::Announce& agent) const {
 
 void Trainer::configure(const link::HelloDown& hello) {
   settings_ = hello.settings;
-  for (auto& [name, pupil] : pupils_) pupil->hopeless = false;
+  for (auto& [name, slot] : slots_) slot->hopeless = false;
 }
 
 void Trainer::announce(const link::Announce& agent, RunId run, Now now) {
-  auto& slot = pupils_[agent.agent];
+  auto& slot = slots_[agent.agent];
   if (slot) {
     const link::Announce& old = slot->announced;
     if (old.key != agent.key || old.task != agent.task || old.state_dim != agent.state_dim ||
@@ -88,8 +89,8 @@ void Trainer::announce(const link::Announce& agent, RunId run, Now now) {
       slot.reset();
     }
   }
-  if (!slot) slot = std::make_unique<Pupil>();
-  Pupil& p = *slot;
+  if (!slot) slot = std::make_unique<AgentSlot>();
+  AgentSlot& p = *slot;
   if (p.run != run) {
     p.run = run;
     // A restart of this process, or of flashd: the step before the first new one is in the store.
@@ -112,27 +113,27 @@ void Trainer::announce(const link::Announce& agent, RunId run, Now now) {
 }
 
 void Trainer::gone(const std::string& agent, Now now) {
-  if (Pupil* p = find(agent)) {
+  if (AgentSlot* p = find(agent)) {
     save_pupil(*p, now);
-    pupils_.erase(agent);
+    slots_.erase(agent);
   }
 }
 
 void Trainer::disconnected() {
-  for (auto& [name, pupil] : pupils_) pupil->attached = false;
+  for (auto& [name, slot] : slots_) slot->attached = false;
   offers_.clear();
   embedded_.clear();
 }
 
 void Trainer::forget_unannounced(Now now) {
-  for (auto at = pupils_.begin(); at != pupils_.end();) {
+  for (auto at = slots_.begin(); at != slots_.end();) {
     if (!at->second->attached) save_pupil(*at->second, now);
-    at = at->second->attached ? std::next(at) : pupils_.erase(at);
+    at = at->second->attached ? std::next(at) : slots_.erase(at);
   }
 }
 
 void Trainer::take(const link::Step& step, Now now) {
-  Pupil* p = find(step.agent);
+  AgentSlot* p = find(step.agent);
   if (!p) return;
   (void)now;
   judge_pretrained(*p, step);
@@ -173,7 +174,7 @@ void Trainer::take(const link::Step& step, Now now) {
 }
 
 void Trainer::verdict(const link::Verdict& verdict) {
-  Pupil* p = find(verdict.agent);
+  AgentSlot* p = find(verdict.agent);
   if (!p) return;
   const std::string which = "policy " + std::to_string(verdict.version);
   if (verdict.accepted) {
@@ -189,18 +190,18 @@ void Trainer::verdict(const link::Verdict& verdict) {
   tell(LOG_WARNING, kMessagePolicy, *p, p->trouble);
 }
 
-bool Trainer::offline(const Pupil& p) const {
+bool Trainer::offline(const AgentSlot& p) const {
   return p.stage == Stage::Initialized || p.stage == Stage::Offline;
 }
 
 /// On a slow host updates may be asked for faster than they are made: to wait for their end is to publish
 /// nothing.
-bool Trainer::behind(const Pupil& p, Now now) const {
+bool Trainer::behind(const AgentSlot& p, Now now) const {
   if (offline(p)) return p.pending_offline > settings_.offline_updates;
   return p.offered && seconds(now.mono - p.offered_at) >= 2 * settings_.publish_interval_s;
 }
 
-bool Trainer::publish_due(const Pupil& p, Now now) const {
+bool Trainer::publish_due(const AgentSlot& p, Now now) const {
   if (!p.attached || !p.agent || !p.stage_known) return false;
   if (!p.pretrained()) {
     if (!p.agent->learned()) return false;
@@ -216,23 +217,22 @@ bool Trainer::publish_due(const Pupil& p, Now now) const {
   return (changed && since >= settings_.publish_interval_s) || since >= settings_.snapshot_lifetime_s / 2;
 }
 
-bool Trainer::needs_work(const Pupil& p, Now now) const {
+bool Trainer::needs_work(const AgentSlot& p, Now now) const {
   if (!p.attached || p.hopeless) return false;
   if (!p.agent || !same(p.options, agent_options(p.announced))) return true;
   return p.pending_offline > 0 || p.pending_online > 0 || embed_due(p) || publish_due(p, now);
 }
 
 bool Trainer::has_work(Now now) const {
-  return std::any_of(pupils_.begin(), pupils_.end(),
-                     [&](const auto& p) { return needs_work(*p.second, now); });
+  return std::any_of(slots_.begin(), slots_.end(), [&](const auto& p) { return needs_work(*p.second, now); });
 }
 
 bool Trainer::work(Now now) {
-  if (pupils_.empty()) return false;
-  auto at = pupils_.lower_bound(next_);
-  for (std::size_t i = 0; i < pupils_.size(); ++i, ++at) {
-    if (at == pupils_.end()) at = pupils_.begin();
-    Pupil& p = *at->second;
+  if (slots_.empty()) return false;
+  auto at = slots_.lower_bound(next_);
+  for (std::size_t i = 0; i < slots_.size(); ++i, ++at) {
+    if (at == slots_.end()) at = slots_.begin();
+    AgentSlot& p = *at->second;
     if (!needs_work(p, now)) continue;
     give_back(now, kGiveBackEvery);
     // The next slice is somebody else's; '\0' makes it the name right after this one.
@@ -259,7 +259,7 @@ void Trainer::give_back(Now now, Duration at_most_every) {
   malloc_trim(0);
 }
 
-void Trainer::build(Pupil& p, Now now) {
+void Trainer::build(AgentSlot& p, Now now) {
   const AgentOptions options = agent_options(p.announced);
   std::optional<TensorFile> carried;  // the state of an agent that is only resized or reconfigured
   if (p.agent) carried = p.agent->checkpoint();
@@ -332,7 +332,7 @@ void Trainer::build(Pupil& p, Now now) {
              ", with " + std::to_string(p.agent->transitions()) + " transitions of the store");
 }
 
-void Trainer::learn(Pupil& p) {
+void Trainer::learn(AgentSlot& p) {
   const bool off = p.pending_offline > 0;
   std::uint64_t& pending = off ? p.pending_offline : p.pending_online;
   if (!p.agent->ready()) {
@@ -361,7 +361,7 @@ void Trainer::learn(Pupil& p) {
     p.loss = first ? report.critic_loss : p.loss + kLossSmoothing * (report.critic_loss - p.loss);
 }
 
-void Trainer::publish(Pupil& p, Now now) {
+void Trainer::publish(AgentSlot& p, Now now) {
   if (p.pretrained()) {
     p.estimate = p.beginning->policy.estimate;
     p.updates_at_estimate = ~std::uint64_t{0};  // not of what was learned here
@@ -429,7 +429,7 @@ std::vector<link::Embedded> Trainer::take_embedded() {
   return std::exchange(embedded_, {});
 }
 
-bool Trainer::save_pupil(Pupil& p, Now now) {
+bool Trainer::save_pupil(AgentSlot& p, Now now) {
   if (!p.agent || (p.updates == p.saved_updates && p.version == p.saved_version)) return true;
   p.saved_at = now.mono;
   auto saved = checkpoints_.save({p.announced.key, p.version, p.updates, p.transitions, p.local},
@@ -447,7 +447,7 @@ bool Trainer::save_pupil(Pupil& p, Now now) {
 std::size_t Trainer::save(Now now, bool all, Duration budget) {
   const Duration begun = options_.clock();
   std::size_t left = 0;
-  for (auto& [name, p] : pupils_) {
+  for (auto& [name, p] : slots_) {
     if (!p->agent || (p->updates == p->saved_updates && p->version == p->saved_version)) continue;
     if (!all && now.mono - p->saved_at < options_.checkpoint_interval) continue;
     if (options_.clock() - begun >= budget || !save_pupil(*p, now)) ++left;
@@ -457,7 +457,7 @@ std::size_t Trainer::save(Now now, bool all, Duration budget) {
 
 std::vector<link::Status> Trainer::statuses() const {
   std::vector<link::Status> out;
-  for (const auto& [name, p] : pupils_) {
+  for (const auto& [name, p] : slots_) {
     if (!p->attached) continue;
     link::Status s;
     s.agent = name;
@@ -497,7 +497,7 @@ std::vector<link::Status> Trainer::statuses() const {
 
 void Trainer::drop_unused(Now now) {
   std::set<std::string> used;
-  for (const auto& [name, p] : pupils_) used.insert(p->announced.key);
+  for (const auto& [name, p] : slots_) used.insert(p->announced.key);
   auto stored = store_->keys();
   if (!stored) return;
   used.insert(stored->begin(), stored->end());

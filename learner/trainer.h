@@ -44,7 +44,7 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  Trainer(TrainerOptions options, Checkpoints checkpoints, TrajectoryStore& store, Say say);
+  Trainer(TrainerOptions options, Checkpoints checkpoints, TrajectoryStore& store, LogSink say);
   ~Trainer();
 
   /// Settings as flashd says them, at each Hello. Agents whose hyperparameters changed are built again.
@@ -99,36 +99,36 @@ class Trainer {
   const Counters& counters() const { return counters_; }
 
  private:
-  struct Pupil;
-  Pupil* find(const std::string& agent);
-  void build(Pupil& pupil, Now now);
-  void learn(Pupil& pupil);
+  struct AgentSlot;
+  AgentSlot* find(const std::string& agent);
+  void build(AgentSlot& slot, Now now);
+  void learn(AgentSlot& slot);
   // trainer_models.cc
-  void choose_model(Pupil& pupil);
+  void choose_model(AgentSlot& slot);
   void use_model(Task task, std::shared_ptr<const PretrainedModel> model);
-  bool embed_due(const Pupil& pupil) const;
-  void embed(Pupil& pupil);
-  void hand_over(Pupil& pupil, const std::string& why);
-  void judge_pretrained(Pupil& pupil, const link::Step& step);
-  void publish(Pupil& pupil, Now now);
-  bool offline(const Pupil& pupil) const;
-  bool behind(const Pupil& pupil, Now now) const;
-  bool publish_due(const Pupil& pupil, Now now) const;
-  bool needs_work(const Pupil& pupil, Now now) const;
-  bool save_pupil(Pupil& pupil, Now now);
+  bool embed_due(const AgentSlot& slot) const;
+  void embed(AgentSlot& slot);
+  void hand_over(AgentSlot& slot, const std::string& why);
+  void judge_pretrained(AgentSlot& slot, const link::Step& step);
+  void publish(AgentSlot& slot, Now now);
+  bool offline(const AgentSlot& slot) const;
+  bool behind(const AgentSlot& slot, Now now) const;
+  bool publish_due(const AgentSlot& slot, Now now) const;
+  bool needs_work(const AgentSlot& slot, Now now) const;
+  bool save_pupil(AgentSlot& slot, Now now);
   /// The peaks of a burst to the system.
   void give_back(Now now, Duration at_most_every);
   int replay_share(const link::Announce& agent) const;
   AgentOptions agent_options(const link::Announce& agent) const;
-  void tell(int priority, std::string_view id, const Pupil& pupil, const std::string& message) const;
+  void tell(int priority, std::string_view id, const AgentSlot& slot, const std::string& message) const;
 
   TrainerOptions options_;
   Checkpoints checkpoints_;
   TrajectoryStore* store_;
-  Say say_;
+  LogSink say_;
   link::LearningSettings settings_;
-  std::map<std::string, std::unique_ptr<Pupil>> pupils_;  // by name
-  std::string next_;                                      // whose turn it is
+  std::map<std::string, std::unique_ptr<AgentSlot>> slots_;  // by name
+  std::string next_;                                         // whose turn it is
   std::vector<link::Offer> offers_;
   std::vector<link::Embedded> embedded_;
   Counters counters_;

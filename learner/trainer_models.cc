@@ -1,8 +1,8 @@
 // The trainer's part that deals with pretrained policies: docs/adr/0008-pretrained-models.md.
 #include <cstdio>
 
+#include "learner/agent_slot.h"
 #include "learner/model_trial.h"
-#include "learner/pupil.h"
 #include "learner/trainer.h"
 
 namespace flash {
@@ -13,7 +13,7 @@ constexpr std::uint64_t kEnoughRewards = 50;  // half an episode, as in the life
 }  // namespace
 
 /// At each announcement, since the rule's reward may have changed, and once the checkpoint is known.
-void Trainer::choose_model(Pupil& p) {
+void Trainer::choose_model(AgentSlot& p) {
   // What acts in SERVING stays what it is.
   if (p.stage_known && p.stage == Stage::Serving && p.pretrained()) return;
   auto model = p.local ? nullptr : options_.models.of(p.announced.task);
@@ -34,7 +34,7 @@ void Trainer::choose_model(Pupil& p) {
 /// The first of them that is not worse here than what is in use.
 void Trainer::hand_out(Task task, const std::vector<std::shared_ptr<const PretrainedModel>>& candidates) {
   std::vector<link::Announce> agents;
-  for (const auto& [name, p] : pupils_)
+  for (const auto& [name, p] : slots_)
     if (p->announced.task == task) agents.push_back(p->announced);
   const auto in_use = options_.models.of(task);
   HandedOut& state = handed_out_[task];
@@ -82,12 +82,12 @@ std::string Trainer::models_in_words() const {
 
 void Trainer::use_model(Task task, std::shared_ptr<const PretrainedModel> model) {
   options_.models.use(task, std::move(model));
-  for (auto& [name, p] : pupils_)
+  for (auto& [name, p] : slots_)
     if (p->announced.task == task) choose_model(*p);
 }
 
 void Trainer::nearest(const link::NearestPair& pair) {
-  Pupil* p = find(pair.agent);
+  AgentSlot* p = find(pair.agent);
   if (!p || p->neighbour == pair.neighbour) return;
   if (p->model == nullptr) return tell(LOG_DEBUG, kMessageModel, *p, "a neighbour, but no pretrained policy");
   const std::string who = "the nearest known pair, " + link::words_of(pair.neighbour);
@@ -102,14 +102,14 @@ void Trainer::nearest(const link::NearestPair& pair) {
   tell(same ? LOG_DEBUG : LOG_INFO, kMessageModel, *p, who);
 }
 
-bool Trainer::embed_due(const Pupil& p) const {
+bool Trainer::embed_due(const AgentSlot& p) const {
   // SERVING does not learn, so its policy stays what it is, the embedding with it.
   return p.model != nullptr && p.agent && p.episode_ended && p.stage_known &&
          (p.stage != Stage::Serving || !p.beginning);
 }
 
 /// Once per episode: is what was learned here as good by now? Else the embedding of all that is known.
-void Trainer::embed(Pupil& p) {
+void Trainer::embed(AgentSlot& p) {
   p.episode_ended = false;
   if (p.pretrained() && p.agent->learned() && p.updates != p.updates_at_estimate) {
     p.estimate = p.agent->estimate();
@@ -159,7 +159,7 @@ void Trainer::embed(Pupil& p) {
   p.refused = false;
 }
 
-void Trainer::hand_over(Pupil& p, const std::string& why) {
+void Trainer::hand_over(AgentSlot& p, const std::string& why) {
   tell(LOG_NOTICE, kMessageModel, p, "what was learned here replaces the pretrained policy: " + why);
   p.local = true;
   p.model = nullptr;
@@ -172,12 +172,12 @@ void Trainer::hand_over(Pupil& p, const std::string& why) {
 }
 
 /// Rewards by who earned them, and the life cycle's verdict on the policy in the seat.
-void Trainer::judge_pretrained(Pupil& p, const link::Step& step) {
+void Trainer::judge_pretrained(AgentSlot& p, const link::Step& step) {
   if (!p.pretrained() && p.model == nullptr) return;
   if (p.last && step.reward_given && step.reward_trusted && p.last->seq + 1 == step.seq) {
-    Pupil::Mean* mean = p.last->controller == Controller::Learned    ? &p.earned
-                        : p.last->controller == Controller::Fallback ? &p.fallback_earned
-                                                                     : nullptr;
+    AgentSlot::Mean* mean = p.last->controller == Controller::Learned    ? &p.earned
+                            : p.last->controller == Controller::Fallback ? &p.fallback_earned
+                                                                         : nullptr;
     if (mean != nullptr && !p.last->action.empty()) {
       mean->sum += step.reward;
       ++mean->count;

@@ -32,8 +32,8 @@ std::string_view to_string(Conditioning c) {
       return "none";
     case Conditioning::Embedding:
       return "embedding";
-    case Conditioning::Given:
-      return "given";
+    case Conditioning::Privileged:
+      return "privileged";
   }
   return "?";
 }
@@ -51,7 +51,7 @@ struct SharedPolicy::Impl {
         return 0;
       case Conditioning::Embedding:
         return options.encoder.embedding;
-      case Conditioning::Given:
+      case Conditioning::Privileged:
         return options.given;
     }
     return 0;
@@ -140,7 +140,7 @@ double SharedPolicy::train(std::span<const float> states, std::span<const int> p
   Impl& m = *impl_;
   at::Tensor context;
   if (m.options.conditioning == Conditioning::Embedding) context = m.encoder->embed(contexts);
-  if (m.options.conditioning == Conditioning::Given) context = tensor_of(given, m.options.given);
+  if (m.options.conditioning == Conditioning::Privileged) context = tensor_of(given, m.options.given);
   const at::Tensor y = mlp(m.policy, m.inputs(states, pair, context).contiguous());
   at::Tensor gradient = at::zeros_like(y, at::TensorOptions().requires_grad(false)).detach();
   const auto n = static_cast<std::size_t>(y.numel());
@@ -273,7 +273,7 @@ Result<SharedPolicy> SharedPolicy::restore(const TensorFile& file) {
   FLASH_TRY(o.given, count_of(j, "given"));
   const std::string conditioning = text(j, "conditioning");
   bool known = false;
-  for (Conditioning c : {Conditioning::None, Conditioning::Embedding, Conditioning::Given})
+  for (Conditioning c : {Conditioning::None, Conditioning::Embedding, Conditioning::Privileged})
     if (conditioning == to_string(c)) o.conditioning = c, known = true;
   if (!known) return bad("conditioning is missing or not one");
   o.hidden.clear();

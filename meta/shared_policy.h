@@ -23,11 +23,11 @@ namespace flash {
 
 /// What the policy sees beside the state.
 enum class Conditioning : std::uint8_t {
-  None,       // nothing: the same network for all pairs
-  Embedding,  // what the encoder makes of the pair's trajectories
-  Given,      // a vector that the caller has: the true parameters, an upper limit of any embedding
+  None,        // nothing: the same network for all pairs
+  Embedding,   // what the encoder makes of the pair's trajectories
+  Privileged,  // a vector that the caller has: the true parameters, an upper limit of any embedding
 };
-std::string_view to_string(Conditioning c);  // "none", "embedding", "given"
+std::string_view to_string(Conditioning c);  // "none", "embedding", "privileged"
 
 struct SharedPolicyOptions {
   Task task = Task::ResourceLimits;
@@ -60,7 +60,7 @@ class SharedPolicy {
                  std::span<const float> step_mean, std::span<const float> step_scale);
 
   /// One step of Adam. `states` [N,S]; row i belongs to pair `pair[i]`, whose context is contexts[pair[i]]
-  /// (Embedding) or given[pair[i] * given ...] (Given). `loss` gets the outputs [N,outputs] and fills the
+  /// (Embedding) or given[pair[i] * given ...] (Privileged). `loss` gets the outputs [N,outputs] and fills the
   /// gradient of the loss with respect to them; its return value is handed through.
   using Loss = std::function<double(std::span<const float> outputs, std::span<float> gradient)>;
   double train(std::span<const float> states, std::span<const int> pair,

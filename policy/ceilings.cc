@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "policy/control_loop_impl.h"
-#include "policy/words.h"
+#include "policy/explain.h"
 
 namespace flash {
 namespace {

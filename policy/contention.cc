@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "policy/explain.h"
 #include "policy/reward.h"
-#include "policy/words.h"
 
 namespace flash {
 namespace {

@@ -53,14 +53,14 @@ class ContentionTrip {
 
   /// A step under the rules' control.
   void rules(const Contention& c);
-  /// A step under the policy's, of `seconds`. True: out; words() says why.
+  /// A step under the policy's, of `seconds`. True: out; explain() says why.
   bool policy(const Contention& c, const ContentionOptions& bounds, const Blame& blame, double seconds);
   /// What was summed up is forgotten, the rules' means stay.
   void clear() { sum_ = 0; }
   /// On the way there: a part of it has come together.
   bool rising() const { return sum_ >= kTrip / 5; }
   /// "throttled in 96 % of the periods, 4 % under the rules".
-  const std::string& words() const { return words_; }
+  const std::string& explain() const { return words_; }
 
  private:
   enum Part : std::uint8_t { kThrottled, kCpuPressure, kMemoryPressure, kParts };

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "policy/control_loop_impl.h"
-#include "policy/words.h"
+#include "policy/explain.h"
 
 namespace flash {
 namespace {

@@ -7,8 +7,8 @@
 #include <ctime>
 
 #include "core/json.h"
+#include "policy/explain.h"
 #include "policy/observation_space.h"
-#include "policy/words.h"
 
 namespace flash {
 namespace {
@@ -315,7 +315,7 @@ void append_json_text(std::string& out, const Decision& d, const Target& target,
   w.field("notes", d.notes);
   put_learning(w, d, target.task());
   put_considered(w, d);
-  if (with == WithWords::Yes) w.field("words", words(d, target));
+  if (with == WithWords::Yes) w.field("words", explain(d, target));
   w.close('}');
 }
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "policy/action_space.h"
+#include "policy/explain.h"
 #include "policy/reward.h"
-#include "policy/words.h"
 
 namespace flash {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "policy/explain.h"
 #include "policy/idle.h"
-#include "policy/words.h"
 
 namespace flash {
 namespace {

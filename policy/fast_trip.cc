@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "policy/control_loop_impl.h"
-#include "policy/words.h"
+#include "policy/explain.h"
 
 namespace flash {
 namespace {
@@ -98,7 +98,7 @@ void ControlLoop::Impl::watch_policy(ManagedAgent& a, Decision& d, std::span<con
   std::string why;
   appendf(why,
           "the policy (version %llu) hurt: ", static_cast<unsigned long long>(a.seat.accepted_version()));
-  why += a.trip.words();
+  why += a.trip.explain();
   take_out(a, d, std::move(why), now);
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "policy/words.h"
+#include "policy/explain.h"
 
 namespace flash {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "policy/action_space.h"
+#include "policy/explain.h"
 #include "policy/learning_view.h"
-#include "policy/words.h"
 
 namespace flash {
 namespace {

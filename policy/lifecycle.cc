@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "policy/words.h"
+#include "policy/explain.h"
 
 namespace flash {
 

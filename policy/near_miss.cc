@@ -224,7 +224,7 @@ bool NearMiss::forget(std::string_view cgroup) {
   return true;
 }
 
-std::string NearMiss::words() const {
+std::string NearMiss::explain() const {
   if (!found()) return {};
   std::string words = "nearest is " + kind_ + " " + quoted_ascii(text_);
   if (kind_ != "cgroup" && kind_ != "unit") words += " in cgroup " + quoted_ascii(cgroup_);

@@ -24,7 +24,7 @@ class NearMiss {
   bool found() const { return !cgroup_.empty(); }
   /// 'nearest is unit "web.service" (the pattern lacks ".service")', in printable ASCII; empty: nothing is
   /// near.
-  std::string words() const;
+  std::string explain() const;
 
  private:
   std::size_t distance_ = std::numeric_limits<std::size_t>::max();

@@ -80,7 +80,7 @@ void add_slo(Builder& b, const Slo& slo, const Observation& o, bool saturated) {
 }
 
 /// Without a request, and before the first one, latency is far below the objective.
-void add_latency(Builder& b, const Slo& slo, const Observation& o, const LatencyOfLate& late) {
+void add_latency(Builder& b, const Slo& slo, const Observation& o, const RecentLatency& late) {
   constexpr double kFarBelow = -1;
   if (!slo.latency_p99_ms) {
     for (int i = 0; i < 3; ++i) b.add(kFarBelow, true, true);
@@ -140,7 +140,7 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
   return b.take();
 }
 
-void UseOfLate::add(const Sample& usage, int cpus) {
+void RecentUse::add(const Sample& usage, int cpus) {
   if (!usage.trusted() || !std::isfinite(usage.value)) return;
   constexpr double kSteps[] = {3, 8, 64}, kMost = 2;
   static const double kHighestKept = std::exp(-1.0 / 128);
@@ -157,7 +157,7 @@ double latency_distance(double p99_ms, double objective_ms) {
   return std::clamp(std::log(p99_ms / objective_ms) / kUnit, -kFurthestLatency, kFurthestLatency);
 }
 
-void LatencyOfLate::add(const Slo& slo, const Sample& p99) {
+void RecentLatency::add(const Slo& slo, const Sample& p99) {
   if (!slo.latency_p99_ms || !p99.trusted() || !std::isfinite(p99.value)) return;
   constexpr double kSteps[] = {8, 64};
   const double distance = latency_distance(p99.value, *slo.latency_p99_ms);

@@ -26,7 +26,7 @@ struct StateEntry {
 /// limit, so the wanted limit is that place and a constant (docs/adr/0005-geometric-actions.md).
 inline constexpr int kLimitsStateDim = 9;
 /// FLASH Table 9 (cpu-frequency), plus `ips_known`: machines without an instruction counter are served too,
-/// `ips_gain`: what the default reward remembers of earlier steps is part of the state (ADR 2), UseOfLate: a
+/// `ips_gain`: what the default reward remembers of earlier steps is part of the state (ADR 2), RecentUse: a
 /// second's use is noisy, and what comes next is told by the last minute better than by it, and the distance
 /// of p99 from its objective, now and of late: SP is 1 until the objective is missed (ADR 19).
 inline constexpr int kFrequencyStateDim = 14;
@@ -60,7 +60,7 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
 
 /// What cpu-frequency's state remembers of a CPU set's use, share of its CPUs: exponential means over about
 /// 3, 8 and 64 steps, and the highest, which decays towards the mean of 64 within about 128. Once per step.
-class UseOfLate {
+class RecentUse {
  public:
   /// Readings that are not Good are left out, one beyond twice the set counts as that: it is remembered long.
   void add(const Sample& usage, int cpus);
@@ -78,7 +78,7 @@ inline constexpr double kFurthestLatency = 2;
 double latency_distance(double p99_ms, double objective_ms);
 
 /// The same for latency_distance(): exponential means over about 8 and 64 steps. Once per step.
-class LatencyOfLate {
+class RecentLatency {
  public:
   /// Steps whose p99 is not Good are left out, those without a request among them, and all without an
   /// objective.
@@ -93,8 +93,8 @@ class LatencyOfLate {
 
 /// All that the state of cpu-frequency remembers of the steps before.
 struct FrequencyPast {
-  UseOfLate use;
-  LatencyOfLate latency;
+  RecentUse use;
+  RecentLatency latency;
 
   void add(const Rule& rule, const Observation& now, int cpus) {
     use.add(now[Signal::CpuUsage], cpus);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policy/explain.h"
 #include "policy/idle.h"
-#include "policy/words.h"
 
 namespace flash {
 namespace {

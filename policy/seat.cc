@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "policy/words.h"
+#include "policy/explain.h"
 
 namespace flash {
 

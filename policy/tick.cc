@@ -7,13 +7,13 @@
 
 #include "policy/action_space.h"
 #include "policy/control_loop_impl.h"
+#include "policy/explain.h"
 #include "policy/fallback_frequency.h"
 #include "policy/guard.h"
 #include "policy/learned_decision.h"
 #include "policy/learning_view.h"
 #include "policy/observation_space.h"
 #include "policy/reward.h"
-#include "policy/words.h"
 
 namespace flash {
 namespace {

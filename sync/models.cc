@@ -53,7 +53,7 @@ Result<void> copy_name(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-Result<std::unique_ptr<ModelClient>> ModelClient::open(ModelClientOptions options, Say say) {
+Result<std::unique_ptr<ModelClient>> ModelClient::open(ModelClientOptions options, LogSink say) {
   FLASH_TRY(std::vector<TrustedKey> keys, read_trusted_keys(options.keys));
   auto client =
       std::unique_ptr<ModelClient>(new ModelClient(std::move(options), std::move(say), std::move(keys)));

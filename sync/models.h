@@ -38,12 +38,12 @@ struct ModelClientOptions {
 
 class ModelClient {
  public:
-  using Say = std::function<void(int priority, const std::string&)>;
+  using LogSink = std::function<void(int priority, const std::string&)>;
   /// The newest message of a subject of the stream; nullopt: there is none.
   using Get = std::function<Result<std::optional<std::string>>(const std::string& subject)>;
 
   /// What is held is verified again: what does not pass is as if it were not there.
-  static Result<std::unique_ptr<ModelClient>> open(ModelClientOptions options, Say say);
+  static Result<std::unique_ptr<ModelClient>> open(ModelClientOptions options, LogSink say);
 
   /// Asks the registry when that is due, and fetches some chunks of what is to be had. An error is get()'s.
   Result<void> step(Duration now, const Get& get);
@@ -64,7 +64,7 @@ class ModelClient {
   };
   using Key = std::pair<std::string, std::uint64_t>;
 
-  ModelClient(ModelClientOptions options, Say say, std::vector<TrustedKey> keys)
+  ModelClient(ModelClientOptions options, LogSink say, std::vector<TrustedKey> keys)
       : options_(std::move(options)), say_(std::move(say)), keys_(std::move(keys)) {}
   void load(const std::string& name);
   std::optional<std::uint64_t> good_version(const std::string& path, const std::string& name);
@@ -79,7 +79,7 @@ class ModelClient {
   void refuse(Duration now, const Key& which, ModelRefusal reason, const std::string& words);
 
   ModelClientOptions options_;
-  Say say_;
+  LogSink say_;
   std::vector<TrustedKey> keys_;
   ModelClientState state_;
   std::map<std::string, std::uint64_t> newest_;  // ever good, by name

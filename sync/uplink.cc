@@ -32,7 +32,7 @@ std::string fresh_run(Random& random) {
 
 }  // namespace
 
-Result<std::unique_ptr<Uplink>> Uplink::open(UplinkOptions options, Random random, Say say) {
+Result<std::unique_ptr<Uplink>> Uplink::open(UplinkOptions options, Random random, LogSink say) {
   std::string note;
   FLASH_TRY(Outbox outbox, Outbox::open(options.outbox, fresh_run(random), options.max_records, &note));
   if (!note.empty()) say(LOG_WARNING, note);
@@ -42,7 +42,7 @@ Result<std::unique_ptr<Uplink>> Uplink::open(UplinkOptions options, Random rando
       new Uplink(std::move(options), random, std::move(say), std::move(outbox), std::move(models)));
 }
 
-Uplink::Uplink(UplinkOptions options, Random random, Say say, Outbox outbox,
+Uplink::Uplink(UplinkOptions options, Random random, LogSink say, Outbox outbox,
                std::unique_ptr<ModelClient> models)
     : options_(std::move(options)),
       say_(std::move(say)),

@@ -57,9 +57,9 @@ struct UplinkState {
 
 class Uplink {
  public:
-  using Say = std::function<void(int priority, const std::string&)>;  // also called by the thread
+  using LogSink = std::function<void(int priority, const std::string&)>;  // also called by the thread
 
-  static Result<std::unique_ptr<Uplink>> open(UplinkOptions options, Random random, Say say);
+  static Result<std::unique_ptr<Uplink>> open(UplinkOptions options, Random random, LogSink say);
   ~Uplink();
   Uplink(const Uplink&) = delete;
   Uplink& operator=(const Uplink&) = delete;
@@ -90,7 +90,8 @@ class Uplink {
   UplinkState state() const;
 
  private:
-  Uplink(UplinkOptions options, Random random, Say say, Outbox outbox, std::unique_ptr<ModelClient> models);
+  Uplink(UplinkOptions options, Random random, LogSink say, Outbox outbox,
+         std::unique_ptr<ModelClient> models);
   void work();
   void store();
   void connect(Duration now);
@@ -111,7 +112,7 @@ class Uplink {
   void publish_state();
 
   const UplinkOptions options_;
-  const Say say_;
+  const LogSink say_;
   Mailbox<Outbox::Item> incoming_;
   Mailbox<Stored> stored_;
   Mailbox<link::sync::NearestPair> nearest_;

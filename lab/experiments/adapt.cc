@@ -66,18 +66,18 @@ class Adapt {
     for (const Pair& pair : unseen.pairs) pairs.push_back(&pair);
     // A model that cannot be used is said before the long work begins.
     FLASH_TRY(const SharedPolicy shared, policy("shared", Conditioning::None));
-    FLASH_TRY(const SharedPolicy ours, policy("ours", Conditioning::Embedding));
-    FLASH_TRY(const SharedPolicy true_params, policy("true_params", Conditioning::Given));
+    FLASH_TRY(const SharedPolicy imitation, policy("imitation", Conditioning::Embedding));
+    FLASH_TRY(const SharedPolicy true_params, policy("true_params", Conditioning::Privileged));
     FLASH_TRY(const TaskModel flash, flash_model());
-    say("yardsticks");
+    say("baselines");
     const Scoring scoring(unseen, {o_.evaluation, o_.seed + 1, o_.threads});
-    for (const Scored& s : scoring.yardsticks()) add(s, s.name == "rule");
-    add(scoring.after_one_episode("shared", shared), true);
-    add(scoring.after_one_episode("true_params", true_params), false);
-    say("ours, episode by episode");
-    Way& w = record_.ways["ours"];
+    for (const Scored& s : scoring.baselines()) add(s, s.name == "rule");
+    add(scoring.one_shot("shared", shared), true);
+    add(scoring.one_shot("true_params", true_params), false);
+    say("imitation, episode by episode");
+    Way& w = record_.ways["imitation"];
     w.before = 1;
-    w.curves = adapt_shared_policy(ours, pairs, o_.budget, judged_, &w.lived);
+    w.curves = adapt_shared_policy(imitation, pairs, o_.budget, judged_, &w.lived);
     say("agents on known pairs");
     learn_sources(sources);
     say("agents on unseen pairs");
@@ -120,7 +120,7 @@ class Adapt {
 
   std::string file(const std::string& name) const {
     const std::string stem = o_.models + "/" + std::string(to_string(o_.task));
-    return stem + (name == "ours" ? "" : "." + name) + ".model";
+    return stem + (name == "imitation" ? "" : "." + name) + ".model";
   }
 
   Result<SharedPolicy> policy(const std::string& name, Conditioning conditioning) {
@@ -132,7 +132,7 @@ class Adapt {
       const SharedPolicyOptions& p = restored->options();
       if (p.task != o_.task || p.conditioning != conditioning || p.state_dim != state_dim(o_.task) ||
           p.outputs != action_dim(o_.task) ||
-          (conditioning == Conditioning::Given && p.given != kTrueParameters))
+          (conditioning == Conditioning::Privileged && p.given != kTrueParameters))
         return Error(std::errc::invalid_argument,
                      path + ": a policy of another task or conditioning than " + name);
       models_[name] = path;

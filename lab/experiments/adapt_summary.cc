@@ -13,9 +13,9 @@ using nlohmann::ordered_json;
 
 constexpr double kConverged = 0.95;  // of the reference score, or of the converged agent's reward
 constexpr int kResamples = 2000;
-constexpr const char* kOrder[] = {"flash",        "ours",    "shared",    "true_params", "scratch",
-                                  "tl",           "tl_plus", "converged", "rule",        "best_fixed",
-                                  "no_foresight", "oracle",  "random"};
+constexpr const char* kOrder[] = {"flash",        "imitation", "shared",    "true_params", "scratch",
+                                  "tl",           "tl_plus",   "converged", "rule",        "best_fixed",
+                                  "no_foresight", "oracle",    "random"};
 
 /// Ratio of means over pairs, with the 2.5 % and 97.5 % quantiles of resampled pairs.
 Interval ratio(const std::vector<double>& above, const std::vector<double>& below, std::uint64_t seed) {
@@ -44,7 +44,7 @@ using Episodes = std::map<std::string, std::vector<double>>;
 /// REQUIRES: "tl" is among them.
 ordered_json speed_ups_over_tl(const Episodes& episodes, std::uint64_t seed) {
   ordered_json out;
-  for (const char* name : {"flash", "ours", "tl_plus"}) {
+  for (const char* name : {"flash", "imitation", "tl_plus"}) {
     if (!episodes.contains(name)) continue;
     std::vector<double> own = episodes.at(name);
     for (double& e : own) e = std::max(e, 1.0);
@@ -136,12 +136,12 @@ ordered_json summarise(const AdaptRecord& record) {
                   b->second.curves[i].back());
     out["gain"][key] = interval_of(d);
   };
-  gain("ours_over_shared", "ours", "shared", false);
-  gain("ours_before_over_shared", "ours", "shared", true);
+  gain("imitation_over_shared", "imitation", "shared", false);
+  gain("imitation_before_over_shared", "imitation", "shared", true);
   gain("true_params_over_shared", "true_params", "shared", false);
-  gain("ours_over_flash", "ours", "flash", false);
-  gain("ours_over_rule", "ours", "rule", false);
-  gain("ours_over_best_fixed", "ours", "best_fixed", false);
+  gain("imitation_over_flash", "imitation", "flash", false);
+  gain("imitation_over_rule", "imitation", "rule", false);
+  gain("imitation_over_best_fixed", "imitation", "best_fixed", false);
   gain("flash_over_rule", "flash", "rule", false);
   if (record.ways.contains("tl")) {
     out["speed_up_over_tl"] = speed_ups_over_tl(to_reference, record.seed);

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-Lived live(Life life, int episodes) {
+Lived live(LearningRun life, int episodes) {
   Lived lived;
   for (int e = 0; e < episodes; ++e) lived.push_back(life.live());
   return lived;
@@ -28,7 +28,7 @@ class Alone {
   }
 
   /// Explores as the snapshot asks where `learner` is given, which then learns from each step.
-  EpisodeOfLife live(const PolicySnapshot& snapshot, Agent* learner) {
+  EpisodeStats live(const PolicySnapshot& snapshot, Agent* learner) {
     CompiledPolicy policy(snapshot);
     EvaluatorScratch scratch;
     policy.actor.prepare(scratch);
@@ -41,24 +41,25 @@ class Alone {
   }
 
  private:
-  static LivedSecond greedy_step(World& world, const CompiledPolicy& policy, EvaluatorScratch& scratch) {
+  static StepStats greedy_step(World& world, const CompiledPolicy& policy, EvaluatorScratch& scratch) {
     std::array<float, kMaxActionDim> action{};
     greedy_action(policy, scratch, world, action);
     world.step({action.data(), world.executed().size()});
-    return lived_second(world.core());
+    return step_stats(world.core());
   }
-  static LivedSecond learning_step(World& world, Agent& learner, const CompiledPolicy& policy,
-                                   EvaluatorScratch& scratch, Random& chance) {
+  static StepStats learning_step(World& world, Agent& learner, const CompiledPolicy& policy,
+                                 EvaluatorScratch& scratch, Random& chance) {
     static_cast<void>(learner.add(explored_step(policy, scratch, world, chance)));
     learner.learn_online(1);
-    return lived_second(world.core());
+    return step_stats(world.core());
   }
 
   World world_;
   Random chance_;
 };
 
-constexpr const char* kMethods[] = {"rule", "aware", "ours", "shared", "no_offline", "scratch", "converged"};
+constexpr const char* kMethods[] = {"rule",       "aware",   "imitation", "shared",
+                                    "no_offline", "scratch", "converged"};
 
 ordered_json stages_of(const std::vector<Lived>& pairs) {
   std::vector<double> online, serving, reached_online, reached_serving, first;
@@ -118,16 +119,18 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
   in_parallel(n, o.threads, "bootstrap", [&](std::size_t i) {
     const Pair& pair = pool.pairs[i];
     const std::uint64_t seed = Random(o.seed + 7).fork(i).next();
-    LifeOptions l;
+    LearningRunOptions l;
     l.seed = seed;
     Rule rule = pair.rule();
-    lived.at("rule")[i] = live(Life::of_rule(pair, rule, l), episodes);
-    if (asked("aware")) lived.at("aware")[i] = live(Life(pair, rule, new_agent(o.task, seed), l), episodes);
-    if (asked("ours")) lived.at("ours")[i] = live(Life(pair, rule, model.policy(), l), episodes);
-    if (asked("shared")) lived.at("shared")[i] = live(Life(pair, rule, without.policy(), l), episodes);
+    lived.at("rule")[i] = live(LearningRun::of_rule(pair, rule, l), episodes);
+    if (asked("aware"))
+      lived.at("aware")[i] = live(LearningRun(pair, rule, new_agent(o.task, seed), l), episodes);
+    if (asked("imitation"))
+      lived.at("imitation")[i] = live(LearningRun(pair, rule, model.policy(), l), episodes);
+    if (asked("shared")) lived.at("shared")[i] = live(LearningRun(pair, rule, without.policy(), l), episodes);
     if (asked("no_offline")) {
       rule.profile.bootstrap = false;
-      lived.at("no_offline")[i] = live(Life(pair, rule, new_agent(o.task, seed), l), episodes);
+      lived.at("no_offline")[i] = live(LearningRun(pair, rule, new_agent(o.task, seed), l), episodes);
     }
     if (!asked("scratch") && !asked("converged")) return;
     auto agent = new_agent(o.task, seed);
@@ -167,7 +170,7 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
             difference_of(per_pair(lived[m], from, to, key), per_pair(lived["rule"], from, to, key));
     }
     std::vector<EpisodeKey> drawn = keys;
-    drawn.push_back({"learned_share", [](const EpisodeOfLife& e) { return e.learned; }});
+    drawn.push_back({"learned_share", [](const EpisodeStats& e) { return e.learned; }});
     for (const EpisodeKey& key : drawn)
       for (std::size_t e = 0; e < whole; ++e)
         out["curves"][m][key.name].push_back(interval_of(per_pair(lived[m], e, e + 1, key)).mean);
@@ -176,13 +179,13 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
     if (asked(m) && std::string(m) != "rule")
       out["worst"][m] =
           worst_of(out["per_pair"][m]["violations_pct"], out["per_pair"]["rule"]["violations_pct"]);
-  if (asked("ours") && asked("shared"))
+  if (asked("imitation") && asked("shared"))
     for (const EpisodeKey& key : keys)
-      out["against_shared"]["ours"][key.name] =
-          difference_of(per_pair(lived["ours"], 0, whole, key), per_pair(lived["shared"], 0, whole, key));
-  for (const char* m : {"aware", "ours", "shared", "no_offline"})
+      out["against_shared"]["imitation"][key.name] = difference_of(
+          per_pair(lived["imitation"], 0, whole, key), per_pair(lived["shared"], 0, whole, key));
+  for (const char* m : {"aware", "imitation", "shared", "no_offline"})
     if (asked(m)) out["stages"][m] = stages_of(lived[m]);
-  for (const char* m : {"aware", "ours"}) {
+  for (const char* m : {"aware", "imitation"}) {
     if (!asked(m)) continue;
     const auto against = [&](const char* key) { return out["against_rule"][m][key]["mean"].get<double>(); };
     out["must_show"][std::string(m) + "_violations_not_above_rule"] = against("violations_pct") <= 0;

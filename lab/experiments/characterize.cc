@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kMethods[] = {"unadapted", "ours", "shared", "rule", "converged"};
+constexpr const char* kMethods[] = {"unadapted", "imitation", "shared", "rule", "converged"};
 constexpr int kEvaluated = 5;  // episodes per policy and pair
 
 /// A pair that a policy of another is tried on.
@@ -26,7 +26,7 @@ struct Trial {
   std::string update;      // which; empty for the others
   const Pair* pair = nullptr;
   std::size_t known = SIZE_MAX;  // index of the pair whose agent is converged here; none: trained for it
-  std::map<std::string, EpisodeOfLife> lived;
+  std::map<std::string, EpisodeStats> lived;
 };
 
 double quantile(const std::vector<double>& sorted, double q) {
@@ -84,7 +84,7 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
   });
   std::vector<const Pair*> tried_on;
   for (const Trial& t : trials) tried_on.push_back(t.pair);
-  const std::vector<PolicySnapshot> ours =
+  const std::vector<PolicySnapshot> imitation =
       snapshots_after_one_episode(model.policy(), tried_on, o.seed + 19, o.threads);
   const std::vector<PolicySnapshot> shared =
       snapshots_after_one_episode(without.policy(), tried_on, o.seed + 19, o.threads);
@@ -92,7 +92,7 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
     Trial& t = trials[i];
     const std::uint64_t seed = o.seed + 23;
     t.lived["unadapted"] = tried(own[t.source], *t.pair, kEvaluated, seed);
-    t.lived["ours"] = tried(ours[i], *t.pair, kEvaluated, seed);
+    t.lived["imitation"] = tried(imitation[i], *t.pair, kEvaluated, seed);
     t.lived["shared"] = tried(shared[i], *t.pair, kEvaluated, seed);
     t.lived["rule"] = mean_lived(*t.pair, kEvaluated, seed, [](World& w) { w.step_fallback(); });
     if (t.known != SIZE_MAX) {
@@ -144,16 +144,16 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
       if (std::string(m) != "converged") out["cdf"][change][m] = all;
     }
     if (const auto differences =
-            per_source([&](const Trial& t) { return drop(t, "ours") - drop(t, "shared"); }, counts);
+            per_source([&](const Trial& t) { return drop(t, "imitation") - drop(t, "shared"); }, counts);
         !differences.empty())
-      out["ours_less_shared_pct"][change] = mean_of(differences);
+      out["imitation_less_shared_pct"][change] = mean_of(differences);
   }
   for (const char* update : update_names()) {
     const auto counts = [&](const Trial& t) { return t.update == update; };
     const auto number = std::count_if(trials.begin(), trials.end(), counts);
     if (number == 0) continue;
     out["updates"][update]["pairs"] = number;
-    for (const char* m : {"unadapted", "ours", "shared", "rule"})
+    for (const char* m : {"unadapted", "imitation", "shared", "rule"})
       out["updates"][update][m]["reward_drop_pct"] =
           mean_of(per_source([&](const Trial& t) { return drop(t, m); }, counts));
   }

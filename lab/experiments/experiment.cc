@@ -143,13 +143,13 @@ ordered_json difference_of(std::span<const double> one, std::span<const double> 
 
 std::vector<EpisodeKey> episode_keys(Task task) {
   std::vector<EpisodeKey> keys = {
-      {"reward", [](const EpisodeOfLife& e) { return e.reward; }},
-      {"violations_pct", [](const EpisodeOfLife& e) { return 100 * e.violations; }},
-      {"cpu_utilization", [](const EpisodeOfLife& e) { return e.cpu; }}};
+      {"reward", [](const EpisodeStats& e) { return e.reward; }},
+      {"violations_pct", [](const EpisodeStats& e) { return 100 * e.violations; }},
+      {"cpu_utilization", [](const EpisodeStats& e) { return e.cpu; }}};
   if (task == Task::ResourceLimits)
-    keys.push_back({"memory_utilization", [](const EpisodeOfLife& e) { return e.memory; }});
+    keys.push_back({"memory_utilization", [](const EpisodeStats& e) { return e.memory; }});
   else
-    keys.push_back({"frequency", [](const EpisodeOfLife& e) { return e.place; }});
+    keys.push_back({"frequency", [](const EpisodeStats& e) { return e.place; }});
   return keys;
 }
 
@@ -179,8 +179,8 @@ bool concerns(const Application& application, int scenario) {
          !std::equal(after.segments.begin(), after.segments.end(), application.segments.begin(), same);
 }
 
-EpisodeOfLife mean_lived(const Pair& pair, int episodes, std::uint64_t seed,
-                         const std::function<void(World& world)>& step) {
+EpisodeStats mean_lived(const Pair& pair, int episodes, std::uint64_t seed,
+                        const std::function<void(World& world)>& step) {
   constexpr int kWarmUp = 60;
   constexpr double kOffset = 30000, kApart = 1000;  // s; as lab/pretrain/scoring.cc
   EpisodeSum sum;
@@ -189,13 +189,13 @@ EpisodeOfLife mean_lived(const Pair& pair, int episodes, std::uint64_t seed,
     world.reset(pair, kOffset + kApart * e, episode_random(pair, seed, e).fork(0).state(), true);
     for (int t = 0; t < kWarmUp + kEpisodeSteps; ++t) {
       step(world);
-      if (t >= kWarmUp) sum.add(lived_second(world.core()));
+      if (t >= kWarmUp) sum.add(step_stats(world.core()));
     }
   }
   return sum.take();
 }
 
-EpisodeOfLife tried(const PolicySnapshot& snapshot, const Pair& pair, int episodes, std::uint64_t seed) {
+EpisodeStats tried(const PolicySnapshot& snapshot, const Pair& pair, int episodes, std::uint64_t seed) {
   const CompiledPolicy policy(snapshot);
   EvaluatorScratch scratch;
   policy.actor.prepare(scratch);

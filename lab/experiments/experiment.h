@@ -16,7 +16,7 @@
 #include "core/json.h"
 #include "core/result.h"
 #include "core/tensor_file.h"
-#include "lab/pretrain/life.h"
+#include "lab/pretrain/learning_run.h"
 #include "lab/pretrain/scoring.h"
 #include "lab/sim/pool.h"
 
@@ -30,7 +30,7 @@ struct ExperimentOptions {
   bool quick = false;              // a small form, for a look
   std::string apps, envs, traces;  // pools of others; empty: drawn by seed
   PoolKind kind = PoolKind::Drawn;
-  // TASK.model (ours) and TASK.shared.model (without embedding) in it, else small ones are pretrained here;
+  // TASK.model (imitation) and TASK.shared.model (without embedding) in it, else small ones are pretrained here;
   // empty: default_models()
   std::string models;
 };
@@ -73,11 +73,11 @@ nlohmann::ordered_json mean_of(std::span<const double> values);
 /// One pair's differences, with the interval over pairs. REQUIRES: one size.
 nlohmann::ordered_json difference_of(std::span<const double> one, std::span<const double> other);
 
-using Lived = std::vector<EpisodeOfLife>;
+using Lived = std::vector<EpisodeStats>;
 /// What an episode is judged by, under its name in JSON.
 struct EpisodeKey {
   const char* name;
-  double (*of)(const EpisodeOfLife& e);
+  double (*of)(const EpisodeStats& e);
 };
 /// "reward", "violations_pct", "cpu_utilization", and "memory_utilization" or "frequency".
 std::vector<EpisodeKey> episode_keys(Task task);
@@ -93,11 +93,11 @@ bool concerns(const Application& application, int scenario);
 
 /// Means over `episodes` episodes at different places of the trace; the same starts and chance for each
 /// `step`, which makes one step of the world (its fallback is there).
-EpisodeOfLife mean_lived(const Pair& pair, int episodes, std::uint64_t seed,
-                         const std::function<void(World& world)>& step);
+EpisodeStats mean_lived(const Pair& pair, int episodes, std::uint64_t seed,
+                        const std::function<void(World& world)>& step);
 
 /// The same under a policy that is greedy.
-EpisodeOfLife tried(const PolicySnapshot& policy, const Pair& pair, int episodes, std::uint64_t seed);
+EpisodeStats tried(const PolicySnapshot& policy, const Pair& pair, int episodes, std::uint64_t seed);
 
 /// What the shared policy is on each pair after one episode under the rules.
 std::vector<PolicySnapshot> snapshots_after_one_episode(const SharedPolicy& policy,

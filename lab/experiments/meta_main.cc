@@ -41,7 +41,7 @@ std::vector<OptionRow> rcs_rows(Arguments& a) {
       {"--seed", "N", "of splits, networks and draws (default 1)", integer_into(a.rcs.seed, 0, kMostSeed)},
       {"--threads", "N", "repetitions at a time (default 2)", integer_into(a.rcs.threads, 1, 64)},
       {"--epochs", "N", "of the networks (default 200)", integer_into(a.rcs.epochs, 1, 100000)},
-      {"--ours-only", "", "train no network: seconds instead of minutes", flag_into(a.rcs.ours_only)},
+      {"--curves-only", "", "train no network: seconds instead of minutes", flag_into(a.rcs.curves_only)},
       json_row(a.json)};
 }
 
@@ -145,7 +145,7 @@ int adapt(const Arguments& a) {
 void print_overhead(const json& r) {
   std::printf("%s; kernels: decision %s, GRU %s\n", r["blas"].get<std::string>().c_str(),
               r["kernel"].get<std::string>().c_str(), r["gru_kernel"].get<std::string>().c_str());
-  for (const char* part : {"decision_us", "embedding_ms", "update_ms", "yardstick"}) {
+  for (const char* part : {"decision_us", "embedding_ms", "update_ms", "baseline"}) {
     std::printf("\n%s\n", part);
     for (const auto& [name, value] : r[part].items())
       if (value.is_number()) std::printf("  %-20s %10.3f\n", name.c_str(), value.get<double>());

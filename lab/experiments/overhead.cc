@@ -203,7 +203,7 @@ double update_gflop(const EncoderOptions& o) {
 }
 
 /// What an update is work for, and what this core does at best.
-json yardstick(int rounds) {
+json baseline(int rounds) {
   plain_torch::MatrixProduct product;
   Contest contest{{{"product", std::ref(product), {}}}};
   const double n = plain_torch::MatrixProduct::kSize, ms = contest.medians(rounds, 1, 1e3)["product"];
@@ -260,7 +260,7 @@ Result<json> measure_overhead(bool quick) {
     json updates;
     FLASH_TRY(out["embedding_ms"], embeddings(updates, quick ? kQuickRounds : kRounds));
     out["update_ms"] = updates;
-    out["yardstick"] = yardstick(quick ? kQuickRounds : kRounds);
+    out["baseline"] = baseline(quick ? kQuickRounds : kRounds);
   } catch (const std::exception& e) {
     return Error(std::errc::io_error, std::string("measuring: ") + e.what());
   }

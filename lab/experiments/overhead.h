@@ -9,7 +9,7 @@
 namespace flash::bench {
 
 /// {"decision_us", "embedding_ms", "update_ms"}: medians of CPU time of one thread, ours and plain
-/// libtorch's. {"yardstick": {"update_gflop", "libtorch_gflop_per_s"}}: the operations of an update of the
+/// libtorch's. {"baseline": {"update_gflop", "libtorch_gflop_per_s"}}: the operations of an update of the
 /// paper's encoder, and what libtorch's product of large matrices does per second here. {"kernel",
 /// "gru_kernel"}: which of our kernels a decision and the paper's encoder ran on; {"blas"}: libtorch's.
 /// `quick`: of three rounds instead of nine.

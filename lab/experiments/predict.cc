@@ -227,7 +227,7 @@ Result<ordered_json> measure_amortize(const AmortizeOptions& o) {
       const std::vector<double> shared = adaptation(without.policy());
       out["shared"] = {{"pairs", size},
                        {"adaptation_episodes", mean_of(shared)},
-                       {"ours_less_shared", difference_of(mine, shared)}};
+                       {"imitation_less_shared", difference_of(mine, shared)}};
     }
     const Interval cost = interval_of(mine);
     constexpr int kStepsPerRound = 200;  // ImitationOptions::steps

@@ -39,7 +39,7 @@ struct AmortizeOptions : ExperimentOptions {
 /// pair, null where nothing is saved; in seconds, an episode of retraining costs what was measured here, in
 /// episodes both sides count environment steps (what the oracle looks ahead is in the seconds alone).
 /// "curves": {"pairs": [1, 2, 5, ...], "tl": [...], "50": [...]}: episodes per pair when so many were adapted
-/// to (Fig. 15). "shared": {"pairs", "adaptation_episodes", "ours_less_shared"}: the largest pool, pretrained
+/// to (Fig. 15). "shared": {"pairs", "adaptation_episodes", "imitation_less_shared"}: the largest pool, pretrained
 /// without an embedding.
 Result<nlohmann::ordered_json> measure_amortize(const AmortizeOptions& options);
 

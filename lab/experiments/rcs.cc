@@ -26,7 +26,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostKnown = 3;
-constexpr const char* kMethods[] = {"persistence", "vanilla_raw", "vanilla", "flash", "ours"};
+constexpr const char* kMethods[] = {"persistence", "vanilla_raw", "vanilla", "flash", "curve_model"};
 
 /// What one repetition learns from and is tested on.
 struct Split {
@@ -89,7 +89,7 @@ std::vector<double> persistence(const PerformanceInstance& instance, std::span<c
 struct Outcome {
   std::map<std::string, std::vector<double>> mape;  // [known - 1]
   std::map<std::string, std::vector<double>>
-      mape_chosen;  // the same from the runs that ours would know first
+      mape_chosen;  // the same from the runs that the curve model would know first
   std::map<std::string, double> seconds;
   json mixture;
 };
@@ -103,22 +103,22 @@ Result<Outcome> repetition(const PerformanceSet& train, const PerformanceSet& te
   auto start = now();
   CurveOptions curves;
   curves.seed = seed;
-  FLASH_TRY(const CurveModel ours, CurveModel::fit(train, split.train, curves));
-  out.seconds["ours"] = since(start);
+  FLASH_TRY(const CurveModel curve_model, CurveModel::fit(train, split.train, curves));
+  out.seconds["curve_model"] = since(start);
   const auto score = [&](const std::string& method, std::size_t known, const Predict& predict) {
     out.mape[method].push_back(
         test_error(test, split.test, known, drawn(known, o.draws, draws.fork(known)), predict));
     const Known chosen = [&](const PerformanceInstance& i) {
-      return std::vector<std::vector<std::size_t>>{ours.worth_knowing(i, known)};
+      return std::vector<std::vector<std::size_t>>{curve_model.worth_knowing(i, known)};
     };
     out.mape_chosen[method].push_back(test_error(test, split.test, known, chosen, predict));
   };
   for (std::size_t known = 1; known <= kMostKnown; ++known) {
     score("persistence", known, persistence);
-    score("ours", known, [&](const auto& i, auto k, auto t) { return ours.predict(i, k, t); });
-    const CurveMixture& m = ours.mixture(known);
+    score("curve_model", known, [&](const auto& i, auto k, auto t) { return curve_model.predict(i, k, t); });
+    const CurveMixture& m = curve_model.mixture(known);
     out.mixture.push_back({m.deviation, m.nearness, m.known_shapes, m.process, m.inner_error});
-    if (o.ours_only) continue;
+    if (o.curves_only) continue;
     std::vector<std::size_t> long_enough;
     for (std::size_t i : split.train)
       if (train.instances[i].runs.size() > known) long_enough.push_back(i);
@@ -208,7 +208,7 @@ Result<json> measure_rcs(const RcsOptions& o) {
   std::optional<Error> failed;
   const auto work = [&] {
     std::string warning;
-    prepare_libtorch(warning);  // one thread of computation in each of ours
+    prepare_libtorch(warning);  // one thread of computation in each of our threads
     for (std::size_t r; (r = next++) < splits.size();) {
       auto outcome = repetition(data, test, splits[r], o, o.seed * 1000 + r);
       const std::lock_guard lock(mutex);

@@ -18,8 +18,8 @@ struct RcsOptions {
   std::uint64_t seed = 1;
   int draws = 6;  // sets of known runs per test instance
   int threads = 2;
-  int epochs = 200;        // of the networks (FLASH Table 6)
-  bool ours_only = false;  // what does not train a network: seconds instead of minutes
+  int epochs = 200;          // of the networks (FLASH Table 6)
+  bool curves_only = false;  // what does not train a network: seconds instead of minutes
 };
 
 /// {"mape": {METHOD: {"1", "2", "3": {"mean", "lo", "hi"}}}, "mape_chosen": ..., ...}: mean absolute

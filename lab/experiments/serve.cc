@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kMethods[] = {"rule",   "no_retraining", "aware",    "ours",
+constexpr const char* kMethods[] = {"rule",   "no_retraining", "aware",    "imitation",
                                     "shared", "retrained",     "unwatched"};
 /// What may be best on an updated pair.
 constexpr std::array<const char*, 3> kReferences = {"rule", "retrained", "unwatched"};
@@ -67,7 +67,7 @@ struct Served {
 
 /// `at_update(k)` is called when the k-th update has come.
 template <class AtUpdate>
-Served serve(Life& life, const Test& test, int episodes, AtUpdate at_update) {
+Served serve(LearningRun& life, const Test& test, int episodes, AtUpdate at_update) {
   Served s;
   Stage before = life.stage();
   for (std::size_t k = 0; k < test.after.size(); ++k) {
@@ -85,7 +85,7 @@ Served serve(Life& life, const Test& test, int episodes, AtUpdate at_update) {
 
 double share_of(const Lived& lived, Stage stage) {
   const auto n =
-      std::count_if(lived.begin(), lived.end(), [&](const EpisodeOfLife& e) { return e.stage == stage; });
+      std::count_if(lived.begin(), lived.end(), [&](const EpisodeStats& e) { return e.stage == stage; });
   return 100 * static_cast<double>(n) / static_cast<double>(std::max<std::size_t>(1, lived.size()));
 }
 
@@ -134,7 +134,7 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
   in_parallel(tests.size(), o.threads, "serve", [&](std::size_t i) {
     const Test& test = tests[i];
     const Pair& pair = *test.before;
-    LifeOptions l;
+    LearningRunOptions l;
     l.seed = Random(o.seed + 13).fork(i).next();
     auto agent = new_agent(o.task, l.seed);
     for (int e = 0; e < converged; ++e) live_one_episode(*agent, pair, e, l.seed);
@@ -142,19 +142,19 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
 
     Rule watched = pair.rule();
     watched.profile.bootstrap = false;  // the policy is there already
-    const auto run = [&](Life life, auto at_update) {
+    const auto run = [&](LearningRun life, auto at_update) {
       for (int e = 0; e < kWarmUp; ++e) life.live();
       return serve(life, test, episodes, at_update);
     };
-    served.at("rule")[i] = run(Life::of_rule(pair, pair.rule(), l), nothing);
+    served.at("rule")[i] = run(LearningRun::of_rule(pair, pair.rule(), l), nothing);
     served.at("no_retraining")[i] =
-        run(Life(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l), nothing);
-    served.at("aware")[i] = run(Life(pair, watched, restored(o.task, l.seed, learned), l), nothing);
+        run(LearningRun(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l), nothing);
+    served.at("aware")[i] = run(LearningRun(pair, watched, restored(o.task, l.seed, learned), l), nothing);
     const SharedPolicy shared = model.policy();
-    served.at("ours")[i] = run(Life(pair, watched, shared, l), nothing);
-    served.at("shared")[i] = run(Life(pair, watched, without.policy(), l), nothing);
+    served.at("imitation")[i] = run(LearningRun(pair, watched, shared, l), nothing);
+    served.at("shared")[i] = run(LearningRun(pair, watched, without.policy(), l), nothing);
     {
-      Life life(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
+      LearningRun life(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
       for (int e = 0; e < kWarmUp; ++e) life.live();
       served.at("retrained")[i] = serve(life, test, episodes, [&](std::size_t k) {
         auto adapted = restored(o.task, l.seed, learned);
@@ -164,16 +164,16 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
         life.replace_agent(std::move(adapted));
       });
     }
-    served.at("unwatched")[i] = run(Life(pair, unwatched(pair.rule()), shared, l), nothing);
+    served.at("unwatched")[i] = run(LearningRun(pair, unwatched(pair.rule()), shared, l), nothing);
     // What serving is worth before anything changes, for thresholds relative to it.
-    Life calm(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
+    LearningRun calm(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
     double worth = 0;
     for (int e = 0; e < kWarmUp; ++e) worth += calm.live().reward / kWarmUp;
     for (std::size_t d = 0; d < detectors.size(); ++d) {
       Rule rule = watched;
       if (detectors[d].below_pct) rule.profile.t_serving = worth * (1 - *detectors[d].below_pct / 100);
       if (detectors[d].window > 0) rule.profile.window_episodes = detectors[d].window;
-      studied[d][i] = run(Life(pair, rule, restored(o.task, l.seed, learned), l), nothing);
+      studied[d][i] = run(LearningRun(pair, rule, restored(o.task, l.seed, learned), l), nothing);
     }
   });
 
@@ -250,8 +250,9 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
     for (const auto& choices : best)
       times = times.get<long>() + std::count(choices.begin(), choices.end(), r);
   }
-  out["ours_less_shared_pct"] = difference_of(loss_of(served.at("ours")), loss_of(served.at("shared")));
-  for (const char* m : {"aware", "ours", "shared"}) stages(served.at(m), out["stages"][m]);
+  out["imitation_less_shared_pct"] =
+      difference_of(loss_of(served.at("imitation")), loss_of(served.at("shared")));
+  for (const char* m : {"aware", "imitation", "shared"}) stages(served.at(m), out["stages"][m]);
   for (std::size_t d = 0; d < detectors.size(); ++d) {
     ordered_json& t = out["thresholds"].emplace_back();
     t["retrain_below_pct"] = detectors[d].below_pct ? ordered_json(*detectors[d].below_pct) : ordered_json();
@@ -261,8 +262,8 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
   }
   const auto loss = [&](const char* m) { return out["methods"][m]["loss_pct"]["mean"].get<double>(); };
   out["must_show"]["aware_loss_at_most_3_6"] = loss("aware") <= 3.6;
-  out["must_show"]["ours_loss_at_most_3_6"] = loss("ours") <= 3.6;
-  out["must_show"]["ours_loss_at_most_2"] = loss("ours") <= 2;
+  out["must_show"]["imitation_loss_at_most_3_6"] = loss("imitation") <= 3.6;
+  out["must_show"]["imitation_loss_at_most_2"] = loss("imitation") <= 2;
   return out;
 }
 

@@ -19,11 +19,11 @@ struct ServeOptions : ExperimentOptions {
 ///   rule          the rule-based controller alone
 ///   no_retraining the converged policy, never retrained
 ///   aware         the same under flashd's life cycle, thresholds as shipped: retrained while it is ONLINE
-///   ours          the pretrained policy under the same life cycle; its embedding follows each episode
+///   imitation          the pretrained policy under the same life cycle; its embedding follows each episode
 ///   shared        the same with the policy that was pretrained without an embedding
 ///   retrained     after each update an agent that has learned on the updated pair to convergence takes the
 ///                 seat
-///   unwatched     as ours, without the life cycle
+///   unwatched     as imitation, without the life cycle
 /// The reference of a loss is, update by update, whichever of rule, retrained and unwatched earns most on the
 /// updated pair with chance of its own ("best_after_updates": how often which). An agent that was only
 /// trained long enough may be worse than the rules, and a loss against it would say nothing.
@@ -33,9 +33,9 @@ struct ServeOptions : ExperimentOptions {
 /// an update]}. "stages": {NAME: {"retrainings" (SERVING to ONLINE, per update), "online_pct",
 /// "serving_pct"}}. "thresholds": [{"retrain_below_pct" (of what the agent earned before the updates; null:
 /// as shipped), "window_episodes", "loss_pct", "retrainings", "online_pct"}]: aware with other detectors.
-/// "ours_less_shared_pct":
-/// the difference of their losses. "must_show": {"aware_loss_at_most_3_6", "ours_loss_at_most_3_6",
-/// "ours_loss_at_most_2"}.
+/// "imitation_less_shared_pct":
+/// the difference of their losses. "must_show": {"aware_loss_at_most_3_6", "imitation_loss_at_most_3_6",
+/// "imitation_loss_at_most_2"}.
 Result<nlohmann::ordered_json> measure_serve(const ServeOptions& options);
 
 }  // namespace flash::bench

@@ -54,30 +54,30 @@ ordered_json speed(const std::vector<Pair>& pairs, const SimOptions& options, bo
 }
 
 ordered_json headroom(const std::vector<Pair>& pairs, const SimOptions& options) {
-  std::vector<Yardsticks> all(pairs.size());
+  std::vector<Baselines> all(pairs.size());
   WorkerThreads workers(options.threads);
   EvaluationOptions evaluation;
   evaluation.episodes = options.episodes;
   evaluation.seed = options.seed;
   workers.run(pairs.size(), [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i) all[i] = yardsticks(pairs[i], evaluation);
+    for (std::size_t i = first; i < last; ++i) all[i] = baselines(pairs[i], evaluation);
   });
   const auto column = [&](auto value) {
     std::vector<double> values;
-    for (const Yardsticks& y : all) values.push_back(value(y));
+    for (const Baselines& y : all) values.push_back(value(y));
     return ordered_json(interval_of(values));
   };
   ordered_json table;
-  table["random"] = column([](const Yardsticks& y) { return y.random; });
-  table["rule"] = column([](const Yardsticks& y) { return y.rule; });
-  table["best_fixed"] = column([](const Yardsticks& y) { return y.best_fixed; });
-  table["rolling"] = column([](const Yardsticks& y) { return y.rolling; });
-  table["no_foresight"] = column([](const Yardsticks& y) { return y.no_foresight; });
-  table["oracle"] = column([](const Yardsticks& y) { return y.oracle; });
-  table["oracle_minus_rule"] = column([](const Yardsticks& y) { return y.oracle - y.rule; });
-  table["oracle_minus_best_fixed"] = column([](const Yardsticks& y) { return y.oracle - y.best_fixed; });
+  table["random"] = column([](const Baselines& y) { return y.random; });
+  table["rule"] = column([](const Baselines& y) { return y.rule; });
+  table["best_fixed"] = column([](const Baselines& y) { return y.best_fixed; });
+  table["rolling"] = column([](const Baselines& y) { return y.rolling; });
+  table["no_foresight"] = column([](const Baselines& y) { return y.no_foresight; });
+  table["oracle"] = column([](const Baselines& y) { return y.oracle; });
+  table["oracle_minus_rule"] = column([](const Baselines& y) { return y.oracle - y.rule; });
+  table["oracle_minus_best_fixed"] = column([](const Baselines& y) { return y.oracle - y.best_fixed; });
   double random = 0, rule = 0, fixed = 0, oracle = 0;
-  for (const Yardsticks& y : all)
+  for (const Baselines& y : all)
     random += y.random, rule += y.rule, fixed += y.best_fixed, oracle += y.oracle;
   // Of the means: a pair on which the oracle gains nothing over chance would divide by nothing.
   table["score"] = {{"rule", (rule - random) / (oracle - random)},

@@ -15,7 +15,7 @@ void add_step(LivedEpisode& lived, const World& world) {
   const Reward& r = world.core().reward();
   lived.reward += r.value / kEpisodeSteps;
   const bool limits = world.core().task() == Task::ResourceLimits;
-  lived.utilization += (limits ? r.utilization : lived_second(world.core()).cpu) / kEpisodeSteps;
+  lived.utilization += (limits ? r.utilization : step_stats(world.core()).cpu) / kEpisodeSteps;
   lived.slo_preservation += r.slo_preservation / kEpisodeSteps;
 }
 

@@ -269,7 +269,7 @@ class Imitation {
   }
 
   std::vector<float> contexts_of_all(Random chance) const {
-    if (o_.conditioning == Conditioning::Given)
+    if (o_.conditioning == Conditioning::Privileged)
       return {given_.begin() + static_cast<std::ptrdiff_t>(first_ * given_blur_.size()), given_.end()};
     if (o_.conditioning == Conditioning::None) return {};
     std::vector<Sequences> sequences;
@@ -328,7 +328,7 @@ class Imitation {
         const std::size_t which = chance.below(data_.size());
         const PairData& d = data_[which];
         if (o_.conditioning == Conditioning::Embedding) sequences.push_back(draw(d, chance));
-        if (o_.conditioning == Conditioning::Given)
+        if (o_.conditioning == Conditioning::Privileged)
           for (std::size_t i = 0; i < given_blur_.size(); ++i)
             given.push_back(given_[which * given_blur_.size() + i] +
                             static_cast<float>(given_blur_[i] * chance.normal()));

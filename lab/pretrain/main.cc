@@ -37,11 +37,11 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr std::uint64_t kUnseen = 0x0b5e55edULL;  // the unseen pool's seed beside the user's
 
-enum class RecipeKind : std::uint8_t { Ours, Flash };
+enum class RecipeKind : std::uint8_t { Imitation, Flash };
 
 struct Options {
   PoolOptions pool;
-  RecipeKind recipe = RecipeKind::Ours;
+  RecipeKind recipe = RecipeKind::Imitation;
   ImitationOptions imitation{.rounds = 0};  // usual_rounds()
   FlashPretraining flash;
   std::size_t unseen = 50;
@@ -55,15 +55,15 @@ Parsed<Task> parse_task(std::string_view text) {
 }
 
 Parsed<Conditioning> parse_conditioning(std::string_view text) {
-  for (Conditioning c : {Conditioning::None, Conditioning::Embedding, Conditioning::Given})
+  for (Conditioning c : {Conditioning::None, Conditioning::Embedding, Conditioning::Privileged})
     if (text == to_string(c)) return c;
-  return UsageError{"unknown conditioning '" + std::string(text) + "' (none, embedding, given)"};
+  return UsageError{"unknown conditioning '" + std::string(text) + "' (none, embedding, privileged)"};
 }
 
 Parsed<RecipeKind> parse_recipe(std::string_view text) {
-  if (text == "ours") return RecipeKind::Ours;
+  if (text == "imitation") return RecipeKind::Imitation;
   if (text == "flash") return RecipeKind::Flash;
-  return UsageError{"unknown recipe '" + std::string(text) + "' (ours, flash)"};
+  return UsageError{"unknown recipe '" + std::string(text) + "' (imitation, flash)"};
 }
 
 Applied int_into(int& out, std::string_view text, std::uint64_t low, std::uint64_t high) {
@@ -77,7 +77,7 @@ std::vector<OptionRow> option_rows(Options& o) {
   std::vector<OptionRow> rows;
   rows.push_back({"--task", "TASK", "resource-limits (default) or cpu-frequency",
                   parsed_into<Task>(o.pool.task, parse_task)});
-  rows.push_back({"--recipe", "NAME", "ours (default): learned from the oracle; flash: the paper's",
+  rows.push_back({"--recipe", "NAME", "imitation (default): learned from the oracle; flash: the paper's",
                   parsed_into<RecipeKind>(o.recipe, parse_recipe)});
   rows.push_back(
       {"--pairs", "N", "how many pairs to learn from (default 200)", [&o](std::string_view v) -> Applied {
@@ -97,16 +97,17 @@ std::vector<OptionRow> option_rows(Options& o) {
                   [&o](std::string_view v) { return int_into(o.flash.options.episodes, v, 1, 1000000); }});
   rows.push_back({"--worlds", "N", "flash: episodes of a pair at once (default 16)",
                   [&o](std::string_view v) { return int_into(o.flash.options.worlds, v, 1, 256); }});
-  rows.push_back({"--conditioning", "KIND", "ours: embedding (default), none, or given: the true parameters",
+  rows.push_back({"--conditioning", "KIND",
+                  "imitation: embedding (default), none, or privileged: the true parameters",
                   parsed_into<Conditioning>(o.imitation.conditioning, parse_conditioning)});
   rows.push_back({"--rounds", "N",
-                  "ours: of acting and learning (default 40 on resource-limits, 10 on cpu-frequency)",
+                  "imitation: of acting and learning (default 40 on resource-limits, 10 on cpu-frequency)",
                   [&o](std::string_view v) { return int_into(o.imitation.rounds, v, 1, 1000); }});
-  rows.push_back({"--steps", "N", "ours: per round and pair (default 200)",
+  rows.push_back({"--steps", "N", "imitation: per round and pair (default 200)",
                   [&o](std::string_view v) { return int_into(o.imitation.steps, v, 100, 100000); }});
-  rows.push_back({"--updates", "N", "ours: per round (default 600)",
+  rows.push_back({"--updates", "N", "imitation: per round (default 600)",
                   [&o](std::string_view v) { return int_into(o.imitation.updates, v, 1, 1000000); }});
-  rows.push_back({"--as-drawn", "", "ours, resource-limits: from these pairs alone, none of them varied",
+  rows.push_back({"--as-drawn", "", "imitation, resource-limits: from these pairs alone, none of them varied",
                   flag_into(o.imitation.as_drawn)});
   rows.push_back({"--threads", "N", "for simulation (default 2)",
                   [&o](std::string_view v) { return int_into(o.imitation.threads, v, 1, 256); }});
@@ -127,9 +128,9 @@ std::vector<OptionRow> option_rows(Options& o) {
 
 /// What was learned, by whichever recipe.
 struct Learned {
-  std::optional<SharedPolicy> ours;
+  std::optional<SharedPolicy> imitation;
   std::optional<TaskModel> flash;
-  TensorFile file() const { return ours ? ours->checkpoint() : to_tensor_file(*flash); }
+  TensorFile file() const { return imitation ? imitation->checkpoint() : to_tensor_file(*flash); }
 };
 
 Result<Learned> learn(const Options& o, const Pool& pool) {
@@ -153,7 +154,7 @@ Result<Learned> learn(const Options& o, const Pool& pool) {
   }
   ImitationOptions how = o.imitation;
   how.progress_file = o.resume;
-  FLASH_TRY(learned.ours, imitate_oracle(pool, how, [](const ImitationProgress& p) {
+  FLASH_TRY(learned.imitation, imitate_oracle(pool, how, [](const ImitationProgress& p) {
               std::fprintf(
                   stderr, "round %d of %d: reward %.3f, %.4f lost per decision, %.0f s, about %.0f s to go\n",
                   p.round, p.rounds, p.reward, p.loss, p.seconds, p.seconds / p.round * (p.rounds - p.round));
@@ -235,7 +236,8 @@ int run(const Options& o) {
   }
   std::fprintf(stderr, "learned in %.0f s, %.0f s of CPU time\n", seconds, cpu);
   // What flash-learner begins with also says what it is worth on unseen pairs.
-  const bool scored = learned->ours && o.imitation.conditioning == Conditioning::Embedding && o.unseen > 0;
+  const bool scored =
+      learned->imitation && o.imitation.conditioning == Conditioning::Embedding && o.unseen > 0;
   if (!o.out.empty() && !scored) {
     if (auto written = write_tensor_file(o.out, learned->file()); !written) {
       std::cerr << "flash-pretrain: " << written.error().message() << '\n';
@@ -248,7 +250,7 @@ int run(const Options& o) {
                                 {"pool", to_string(o.pool.kind)},
                                 {"pairs", pool->pairs.size()},
                                 {"seed", o.pool.seed},
-                                {"recipe", o.recipe == RecipeKind::Flash ? "flash" : "ours"},
+                                {"recipe", o.recipe == RecipeKind::Flash ? "flash" : "imitation"},
                                 {"threads", o.imitation.threads},
                                 {"computes", computes},
                                 {"seconds", seconds},
@@ -268,12 +270,12 @@ int run(const Options& o) {
     }
     const ScoringOptions scoring_options{10, o.pool.seed + 1, o.imitation.threads};
     const Scoring scoring(*others, scoring_options);
-    std::vector<Scored> all = scoring.yardsticks();
-    if (learned->ours) {
-      all.push_back(scoring.at_once("at_once", *learned->ours));
-      all.push_back(scoring.after_one_episode("after_one_episode", *learned->ours));
+    std::vector<Scored> all = scoring.baselines();
+    if (learned->imitation) {
+      all.push_back(scoring.zero_shot("zero_shot", *learned->imitation));
+      all.push_back(scoring.one_shot("one_shot", *learned->imitation));
     } else {
-      auto scored = scoring.after_one_episode("after_one_episode", *learned->flash);
+      auto scored = scoring.one_shot("one_shot", *learned->flash);
       if (!scored) {
         std::cerr << "flash-pretrain: " << scored.error().message() << '\n';
         return kExitFailure;
@@ -289,7 +291,7 @@ int run(const Options& o) {
     out["unseen"]["pairs"] = others->pairs.size();
     out["unseen"]["gain_over_rule"] = Scoring::gain(all.back(), all[1]);
     if (scored) {
-      auto model = policy_model(o, *pool, *learned->ours, spread_of(Scoring::gains(all.back(), all[1])));
+      auto model = policy_model(o, *pool, *learned->imitation, spread_of(Scoring::gains(all.back(), all[1])));
       if (!model) {
         std::cerr << "flash-pretrain: " << model.error().message() << '\n';
         return kExitFailure;
@@ -297,7 +299,7 @@ int run(const Options& o) {
       std::vector<const Pair*> pairs;
       for (const Pair& p : others->pairs) pairs.push_back(&p);
       std::size_t unfamiliar = 0;
-      for (const auto& e : Scoring::embeddings_after_one_episode(pairs, *learned->ours, scoring_options))
+      for (const auto& e : Scoring::embeddings_after_one_episode(pairs, *learned->imitation, scoring_options))
         unfamiliar += model->seen.nearest(e).out_of_distribution ? 1 : 0;
       out["unseen"]["gain_of_a_pair"] = {
           {"mean", model->gain.mean}, {"lower", model->gain.lower}, {"upper", model->gain.upper}};

@@ -32,7 +32,7 @@ UnseenGain spread_of(std::span<const double> gains) {
 
 Scoring::Scoring(const Pool& unseen, const ScoringOptions& options) : options_(options) {
   for (const Pair& p : unseen.pairs) pairs_.push_back(&p);
-  std::vector<Yardsticks> measured(pairs_.size());
+  std::vector<Baselines> measured(pairs_.size());
   EvaluationOptions o;
   o.episodes = options.episodes;
   o.steps = kEpisodeSteps;
@@ -41,18 +41,18 @@ Scoring::Scoring(const Pool& unseen, const ScoringOptions& options) : options_(o
   o.seed = options.seed;
   WorkerThreads workers(options.threads);
   workers.run(pairs_.size(), [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i) measured[i] = flash::yardsticks(*pairs_[i], o);
+    for (std::size_t i = first; i < last; ++i) measured[i] = flash::baselines(*pairs_[i], o);
   });
-  yardsticks_ = {{"random", {}, {}},
-                 {"rule", {}, {}},
-                 {"best_fixed", {}, {}},
-                 {"oracle", {}, {}},
-                 {"no_foresight", {}, {}}};
-  for (const Yardsticks& y : measured) {
+  baselines_ = {{"random", {}, {}},
+                {"rule", {}, {}},
+                {"best_fixed", {}, {}},
+                {"oracle", {}, {}},
+                {"no_foresight", {}, {}}};
+  for (const Baselines& y : measured) {
     const double rewards[] = {y.random, y.rule, y.best_fixed, y.oracle, y.no_foresight};
-    for (std::size_t k = 0; k < yardsticks_.size(); ++k) {
-      yardsticks_[k].reward.push_back(rewards[k]);
-      yardsticks_[k].score.push_back(y.score(rewards[k]));
+    for (std::size_t k = 0; k < baselines_.size(); ++k) {
+      baselines_[k].reward.push_back(rewards[k]);
+      baselines_[k].score.push_back(y.score(rewards[k]));
     }
   }
 }
@@ -60,7 +60,7 @@ Scoring::Scoring(const Pool& unseen, const ScoringOptions& options) : options_(o
 Scored Scoring::with_scores(std::string name, std::vector<double> rewards) const {
   Scored s{std::move(name), std::move(rewards), {}};
   for (std::size_t i = 0; i < s.reward.size(); ++i) {
-    const double random = yardsticks_[0].reward[i], oracle = yardsticks_[3].reward[i];
+    const double random = baselines_[0].reward[i], oracle = baselines_[3].reward[i];
     s.score.push_back((s.reward[i] - random) / (oracle - random));
   }
   return s;
@@ -88,7 +88,7 @@ Scored Scoring::scored(const std::string& name, const SharedPolicy& policy,
       }));
 }
 
-Scored Scoring::at_once(const std::string& name, const SharedPolicy& policy) const {
+Scored Scoring::zero_shot(const std::string& name, const SharedPolicy& policy) const {
   const std::vector<float> nothing(pairs_.size() * static_cast<std::size_t>(policy.context_dim()), 0.0F);
   return scored(name, policy, nothing);
 }
@@ -101,7 +101,7 @@ std::vector<Recorded> Scoring::first_episodes() const {
   return fallback_episodes(pairs_, o);
 }
 
-Result<Scored> Scoring::after_one_episode(const std::string& name, const TaskModel& model) const {
+Result<Scored> Scoring::one_shot(const std::string& name, const TaskModel& model) const {
   const std::vector<Recorded> first = first_episodes();
   std::vector<PolicySnapshot> policies;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
@@ -120,12 +120,12 @@ Result<Scored> Scoring::after_one_episode(const std::string& name, const TaskMod
   return with_scores(name, std::move(rewards));
 }
 
-Scored Scoring::after_one_episode(const std::string& name, const SharedPolicy& policy) const {
+Scored Scoring::one_shot(const std::string& name, const SharedPolicy& policy) const {
   std::vector<float> contexts;
   switch (policy.options().conditioning) {
     case Conditioning::None:
       break;
-    case Conditioning::Given:
+    case Conditioning::Privileged:
       for (const Pair* p : pairs_)
         contexts.insert(contexts.end(), p->true_params().begin(), p->true_params().end());
       break;

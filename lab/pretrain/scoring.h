@@ -1,4 +1,4 @@
-// Purpose: what a shared policy is worth on pairs that it never saw, beside the yardsticks: random, the
+// Purpose: what a shared policy is worth on pairs that it never saw, beside the baselines: random, the
 // rule-based controller, the best fixed setting in hindsight, the oracle. Ownership: values. Thread rule: one
 // thread calls.
 #pragma once
@@ -35,18 +35,18 @@ struct Scored {
 
 class Scoring {
  public:
-  /// Measures the yardsticks. The pool must outlive this.
+  /// Measures the baselines. The pool must outlive this.
   Scoring(const Pool& unseen, const ScoringOptions& options);
 
   /// "random", "rule", "best_fixed", "oracle", "no_foresight": the oracle, if it did not know the load ahead.
-  const std::vector<Scored>& yardsticks() const { return yardsticks_; }
+  const std::vector<Scored>& baselines() const { return baselines_; }
   /// A policy as it is, with nothing known of the pair.
-  Scored at_once(const std::string& name, const SharedPolicy& policy) const;
+  Scored zero_shot(const std::string& name, const SharedPolicy& policy) const;
   /// With what a node knows after one episode under the rule-based controller (AWARE's INITIALIZED stage): an
   /// embedding of that episode, or the true parameters where the policy is conditioned on them.
-  Scored after_one_episode(const std::string& name, const SharedPolicy& policy) const;
+  Scored one_shot(const std::string& name, const SharedPolicy& policy) const;
   /// The same of FLASH's recipe. EINVAL: a model that does not fit the pairs' task.
-  Result<Scored> after_one_episode(const std::string& name, const TaskModel& model) const;
+  Result<Scored> one_shot(const std::string& name, const TaskModel& model) const;
   /// one - other, pair by pair.
   static std::vector<double> gains(const Scored& one, const Scored& other);
   static Interval gain(const Scored& one, const Scored& other) { return interval_of(gains(one, other)); }
@@ -64,7 +64,7 @@ class Scoring {
 
   ScoringOptions options_;
   std::vector<const Pair*> pairs_;
-  std::vector<Scored> yardsticks_;
+  std::vector<Scored> baselines_;
 };
 
 }  // namespace flash

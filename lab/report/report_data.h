@@ -21,7 +21,7 @@ class Value {
  public:
   Value(const nlohmann::ordered_json& json, std::string where) : json_(&json), where_(std::move(where)) {}
 
-  /// EINVAL, as "adapt.json: methods/ours/score: not a number".
+  /// EINVAL, as "adapt.json: methods/imitation/score: not a number".
   Error wrong(const std::string& what) const;
 
   /// EINVAL: not an object, or without this key.

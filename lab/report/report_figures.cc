@@ -282,7 +282,7 @@ Result<Figures> rcs(const Value& r) {
   out.figures.push_back(std::move(f));
   if (const auto chosen = r.find("mape_chosen")) {  // results of before have none
     FLASH_TRY(Figure g, grouped(*chosen, "", "mean absolute percentage error, fraction",
-                                "The same from the runs that ours would know first."));
+                                "The same from the runs that the curve model would know first."));
     out.figures.push_back(std::move(g));
   }
   return out;
@@ -436,7 +436,8 @@ constexpr Experiment kExperiments[] = {
      "pair (FLASH A.7).",
      true, "--json", "--quick --json", amortize},
     {"rcs", "Resource configuration search",
-     "The supervised agent with and without FLASH, and ours, on public measurements (FLASH 5.1, Table 2).",
+     "The supervised agent with and without FLASH, and our curve model, on public measurements (FLASH 5.1, "
+     "Table 2).",
      false, "--dataset DIR --json", "", rcs},
     {"overhead", "Overhead",
      "What FLASH adds to a decision and to training, plain libtorch beside each (FLASH "

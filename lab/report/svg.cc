@@ -111,12 +111,12 @@ double legend(std::string& out, const std::vector<std::pair<std::string, int>>& 
 /// Of the methods that are in many figures.
 std::optional<int> own_colour(const std::string& name) {
   static constexpr std::pair<std::string_view, int> kOwn[] = {
-      {"ours", 0},        {"flashd", 0},     {"flash", 1},         {"aware", 1},
-      {"shared", 2},      {"vanilla", 2},    {"no_retraining", 2}, {"true_params", 3},
-      {"vanilla_raw", 3}, {"scratch", 4},    {"unadapted", 4},     {"tl", 5},
-      {"no_offline", 5},  {"tl_plus", 6},    {"persistence", 6},   {"rule", 7},
-      {"rules", 7},       {"best_fixed", 8}, {"static", 8},        {"converged", 9},
-      {"random", 6},      {"oracle", 3},     {"no_foresight", 9}};
+      {"imitation", 0},   {"curve_model", 0}, {"flashd", 0},     {"flash", 1},
+      {"aware", 1},       {"shared", 2},      {"vanilla", 2},    {"no_retraining", 2},
+      {"true_params", 3}, {"vanilla_raw", 3}, {"scratch", 4},    {"unadapted", 4},
+      {"tl", 5},          {"no_offline", 5},  {"tl_plus", 6},    {"persistence", 6},
+      {"rule", 7},        {"rules", 7},       {"best_fixed", 8}, {"static", 8},
+      {"converged", 9},   {"random", 6},      {"oracle", 3},     {"no_foresight", 9}};
   for (const auto& [known, colour] : kOwn)
     if (name == known) return colour;
   if (name.starts_with("libtorch")) return 5;

@@ -10,7 +10,7 @@
 //             world.fallback(), world.step_fallback() the rule-based controller
 //   batch.h   Batch: the same, thousands at once by threads, contiguous floats
 //   oracle.h  Oracle().decide(world.core())       best action, and each candidate's value
-//             yardsticks(*pair, {})               random, rule, best_fixed, oracle
+//             baselines(*pair, {})               random, rule, best_fixed, oracle
 //             mean_reward(*pair, {}, policy)      yours, from the same starts and chance
 //
 // All is deterministic by seed, whatever the number of threads. docs/SIMULATOR.md has the equations.

@@ -96,12 +96,12 @@ class SimulatedNode final : public Collector, public Actuator {
 
 }  // namespace
 
-LivedSecond lived_second(const WorldCore& world) {
+StepStats step_stats(const WorldCore& world) {
   const Observation& o = world.observation();
   const Pair& pair = world.pair();
   const Sample& p99 = o[Signal::LatencyP99];
   const NodeTick& t = world.truth();
-  LivedSecond s;
+  StepStats s;
   s.reward = world.reward().value;
   s.trusted = world.reward().trusted;
   s.violated = (p99.usable() && p99.value > pair.rule().slo.latency_p99_ms.value_or(kUnlimited)) ||
@@ -147,13 +147,13 @@ ManagedWorld::ManagedWorld(const Pair& pair, Rule rule, double offset_s, std::ui
 }
 ManagedWorld::~ManagedWorld() = default;
 
-LivedSecond ManagedWorld::step() {
+StepStats ManagedWorld::step() {
   Impl& i = *impl_;
   const Stage stage = decision().stage;
   const bool learned = decision().controller == Controller::Learned, explored = decision().explored;
   i.world.execute(i.node.wanted());
   i.loop.tick(i.now());
-  LivedSecond s = lived_second(i.world);
+  StepStats s = step_stats(i.world);
   s.reward = decision().reward.value;
   s.trusted = decision().reward.trusted;
   s.stage = stage;

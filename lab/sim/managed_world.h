@@ -14,7 +14,7 @@
 namespace flash {
 
 /// What a second was like that passed under a decision.
-struct LivedSecond {
+struct StepStats {
   double reward = 0;
   bool trusted = false;              // the reward
   bool violated = false;             // p99 above its objective, or requests refused or not answered at all
@@ -27,7 +27,7 @@ struct LivedSecond {
 };
 
 /// The second that has just passed, but for stage, learned and explored.
-LivedSecond lived_second(const WorldCore& world);
+StepStats step_stats(const WorldCore& world);
 
 /// One of several agents of a node that others watch.
 struct ManagedOptions {
@@ -46,7 +46,7 @@ class ManagedWorld {
   ~ManagedWorld();
 
   /// A second passes, then a tick.
-  LivedSecond step();
+  StepStats step();
   /// The newest decision; valid until the next step().
   const Decision& decision() const;
   /// To the seat of the agent, as a learner does between two ticks.

@@ -243,8 +243,8 @@ NodeTick advance(const NodeParameters& p, const NodeSettings& settings, double r
       // once: a backlog, or a batch that makes up much of the period's work.
       const double early = kPeriod_s * std::max(0.0, 1 - quota / running),
                    late = kPeriod_s * (1 - able / demand);
-      const double at_once = std::max(before / in_system, 1 / (1 + n / p.burst));
-      gap = late < early ? late + (early - late) * at_once : early;
+      const double zero_shot = std::max(before / in_system, 1 / (1 + n / p.burst));
+      gap = late < early ? late + (early - late) * zero_shot : early;
       carried = std::min(1.0, (s.backlog + running / 2) / in_system);
       t.throttled_s += gap * running;
     }

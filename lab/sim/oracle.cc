@@ -132,9 +132,9 @@ double mean_reward(const Pair& pair, const EvaluationOptions& options, const Wor
   });
 }
 
-static Yardsticks measured(const Pair& pair, const EvaluationOptions& options) {
+static Baselines measured(const Pair& pair, const EvaluationOptions& options) {
   const bool limits = pair.task() == Task::ResourceLimits;
-  Yardsticks y;
+  Baselines y;
   y.random = run(pair, options, false, [&](World& w, Random& chance) {
     std::array<float, kMaxActionDim> action{};
     if (limits)
@@ -182,8 +182,8 @@ static Yardsticks measured(const Pair& pair, const EvaluationOptions& options) {
   return y;
 }
 
-Yardsticks yardsticks(const Pair& pair, const EvaluationOptions& options) {
-  Yardsticks y = measured(pair, options);
+Baselines baselines(const Pair& pair, const EvaluationOptions& options) {
+  Baselines y = measured(pair, options);
   y.oracle = std::max(y.rolling, y.best_fixed);
   return y;
 }

@@ -1,5 +1,5 @@
 // Purpose: the limit against which every policy is scored: rolling-horizon search on copies of the world,
-// with the true parameters and the trace but other chance than the world's own; and the yardsticks below it.
+// with the true parameters and the trace but other chance than the world's own; and the baselines below it.
 // Ownership: values. Thread rule: one oracle per thread; results depend on nothing but their arguments.
 #pragma once
 
@@ -67,7 +67,7 @@ struct EvaluationOptions {
 Random episode_random(const Pair& pair, std::uint64_t seed, int episode);
 
 /// Mean rewards per step.
-struct Yardsticks {
+struct Baselines {
   double random = 0, rule = 0;
   double best_fixed = 0;    // the constant setting that is best in hindsight over these episodes
   double rolling = 0;       // Oracle::decide at each step
@@ -82,6 +82,6 @@ using WorldPolicy = std::function<void(const World&, std::span<float> action)>;
 
 /// Mean reward per step of a policy over the episodes, from the same starts and chance for every policy.
 double mean_reward(const Pair& pair, const EvaluationOptions& options, const WorldPolicy& policy);
-Yardsticks yardsticks(const Pair& pair, const EvaluationOptions& options);
+Baselines baselines(const Pair& pair, const EvaluationOptions& options);
 
 }  // namespace flash

@@ -103,7 +103,7 @@ class LimitsWorld {
   }
 
   /// The limits that would have been best for the step ahead, had its load been known as the mean of the
-  /// load's distribution. Not reachable (guards, chance), but a yardstick.
+  /// load's distribution. Not reachable (guards, chance), but a baseline.
   std::vector<float> knowing() const {
     const double cores = std::min(rate(step_) * o_.core_s, o_.threads) / rule_.cpu.target_utilization;
     const double bytes = now_[Signal::MemoryWorkingSet].value * (1 + rule_.memory.safety_margin);

@@ -73,7 +73,7 @@ class Pretrained : public ::testing::Test {
   }
   std::string models() const { return folder_.path() + "/models"; }
   std::string path() const { return models() + "/resource-limits.model"; }
-  Say say() {
+  LogSink say() {
     return [this](const Event& e) { said_.push_back(e.message); };
   }
   void start(const PolicyModel& model, const link::Announce& agent = fitting()) {

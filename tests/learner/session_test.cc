@@ -29,7 +29,7 @@ class SessionTest : public ::testing::Test {
     store_ = std::make_unique<TrajectoryStore>(std::move(*store));
     TrainerOptions trainer_options;
     trainer_options.clock = [this] { return now_.mono; };
-    const Say say = [this](const Event& e) { said_.push_back(e.message); };
+    const LogSink say = [this](const Event& e) { said_.push_back(e.message); };
     trainer_ = std::make_unique<Trainer>(trainer_options, *Checkpoints::open(folder_.path()), *store_, say);
     options_.socket = socket_;
     options_.software = "flash-learner test";

@@ -115,7 +115,7 @@ TEST(ContentionTrip, HowManySecondsItTakes) {
     for (int i = 1; i <= 300 && at == 0; ++i)
       if (trip.policy(throttled(row.policy), ContentionOptions{}, row.blame, row.step_s)) at = i;
     EXPECT_EQ(at, row.steps);
-    EXPECT_EQ(trip.words().empty(), row.steps == 0);
+    EXPECT_EQ(trip.explain().empty(), row.steps == 0);
   }
 }
 
@@ -143,7 +143,7 @@ TEST(ContentionTrip, AKillForLackOfMemoryIsEnough) {
   c.out_of_memory = true;
   EXPECT_FALSE(trip.policy(c, {}, {}, 1)) << "the rules would have given no more";
   EXPECT_TRUE(trip.policy(c, {}, {.memory = true}, 0.1));
-  EXPECT_EQ(trip.words(), "a task was killed for lack of memory");
+  EXPECT_EQ(trip.explain(), "a task was killed for lack of memory");
 }
 
 TEST(ContentionTrip, SaysWhatItSaw) {
@@ -151,7 +151,7 @@ TEST(ContentionTrip, SaysWhatItSaw) {
   for (int i = 0; i < 10; ++i) trip.rules(throttled(0.04));
   EXPECT_FALSE(trip.policy(throttled(0.96), {}, {.cpu = true}, 1));
   EXPECT_TRUE(trip.policy(throttled(0.96), {}, {.cpu = true}, 1));
-  EXPECT_EQ(trip.words(), "throttled in 96 % of the periods, 4 % under the rules");
+  EXPECT_EQ(trip.explain(), "throttled in 96 % of the periods, 4 % under the rules");
 }
 
 TEST(Backoff, DoublesUpToADay) {

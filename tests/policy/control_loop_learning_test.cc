@@ -6,7 +6,7 @@
 
 #include "policy/action_space.h"
 #include "policy/decision_json.h"
-#include "policy/words.h"
+#include "policy/explain.h"
 #include "tests/policy/loop_fixture.h"
 
 namespace flash {
@@ -248,7 +248,7 @@ TEST_F(Exploring, TheFallbacksDecisionsAreVariedAndItGoesOnFromItsOwnView) {
   const LearningView& v = l.last().learning;
   EXPECT_NEAR(v.fallback[0], to_unit(1.0, {0.1, 4}), 1e-6);
   EXPECT_NEAR(v.action[0], to_unit(l.last().proposed[KnobKind::CpuLimit], {0.1, 4}), 1e-6);
-  EXPECT_NE(words(l.last(), *view().target).find(" This step explored: the CPU limit "), std::string::npos);
+  EXPECT_NE(explain(l.last(), *view().target).find(" This step explored: the CPU limit "), std::string::npos);
 }
 
 TEST_F(Exploring, NothingIsVariedWhereNothingIsWritten) {

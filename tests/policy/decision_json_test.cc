@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/json.h"
-#include "policy/words.h"
+#include "policy/explain.h"
 
 namespace flash {
 namespace {
@@ -122,7 +122,7 @@ TEST(DecisionJson, KeepsEveryCharacterAndReplacesWhatIsNone) {
 
 TEST(Words, TellTheWholeStory) {
   EXPECT_EQ(
-      words(decision(), web()),
+      explain(decision(), web()),
       "The rule-based fallback decided for web (no policy snapshot: flash-learner is absent or has not "
       "published one). CPU use 0.90 cores of 4, no limit: limit to 1.29 cores. Guard \"slew\" changed the "
       "CPU limit from 1.29 cores to 3.20 cores: may shrink by at most 20 % per step. The CPU limit went "
@@ -134,7 +134,7 @@ TEST(Words, SayWhatWasOnlyRecommended) {
   Decision d = decision();
   d.mode = Mode::Recommend;
   d.outcomes[0].status = WriteStatus::NotAsked;
-  EXPECT_NE(words(d, web()).find("Recommended, not written: CPU limit from no limit to 3.20 cores."),
+  EXPECT_NE(explain(d, web()).find("Recommended, not written: CPU limit from no limit to 3.20 cores."),
             std::string::npos);
 }
 

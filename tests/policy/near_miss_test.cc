@@ -94,8 +94,8 @@ TEST(NearMiss, NamesWhatWasMeant) {
     std::size_t work = 1'000'000;
     for (const Target& t : c.targets) near.consider(rule, t, work);
     const auto what = c.select.cgroup + c.select.unit + c.select.container;
-    EXPECT_THAT(near.words(), HasSubstr(c.words)) << what;
-    EXPECT_EQ(near.found(), !c.words.empty()) << what << ": " << near.words();
+    EXPECT_THAT(near.explain(), HasSubstr(c.words)) << what;
+    EXPECT_EQ(near.found(), !c.words.empty()) << what << ": " << near.explain();
     EXPECT_LT(work, 1'000'000u);
   }
 }

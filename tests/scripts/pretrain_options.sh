@@ -14,6 +14,6 @@ expect() {  # expect RECIPE KEYS
   [ "$got" = "$2" ] || { echo "recipe $1 says '$got', not '$2'"; failed=1; }
 }
 program=$1
-expect ours 'as_drawn conditioning rounds steps updates'
+expect imitation 'as_drawn conditioning rounds steps updates'
 expect flash 'episodes worlds'
 exit $failed

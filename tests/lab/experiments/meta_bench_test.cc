@@ -34,7 +34,7 @@ class MetaBench : public testing::Test {
 TEST_F(MetaBench, RcsPrintsEveryMethodWithItsInterval) {
   const auto run = run_bench("rcs --dataset " + folder() + " --repeats 2 --epochs 2 --threads 1 --json");
   ASSERT_EQ(run.status, 0) << run.text;
-  for (const char* method : {"vanilla", "flash", "ours", "vanilla_raw", "persistence"})
+  for (const char* method : {"vanilla", "flash", "imitation", "vanilla_raw", "persistence"})
     for (const char* known : {"1", "2", "3"})
       for (const char* runs : {"mape", "mape_chosen"}) {
         const auto& r = run.json[runs][method][known];
@@ -42,12 +42,12 @@ TEST_F(MetaBench, RcsPrintsEveryMethodWithItsInterval) {
         EXPECT_LE(r["lo"], r["mean"]);
         EXPECT_GE(r["hi"], r["mean"]);
       }
-  EXPECT_LT(run.json["mape"]["ours"]["3"]["mean"], run.json["mape"]["persistence"]["3"]["mean"]);
+  EXPECT_LT(run.json["mape"]["imitation"]["3"]["mean"], run.json["mape"]["persistence"]["3"]["mean"]);
 }
 
 TEST_F(MetaBench, RcsIsTheSameWithTheSameSeed) {
   const std::string command =
-      "rcs --dataset " + folder() + " --test " + folder() + " --repeats 2 --ours-only --json";
+      "rcs --dataset " + folder() + " --test " + folder() + " --repeats 2 --curves-only --json";
   const auto one = run_bench(command + " --threads 2"), other = run_bench(command + " --threads 1");
   ASSERT_EQ(one.status, 0) << one.text;
   EXPECT_EQ(one.json["repetitions"], other.json["repetitions"]);
@@ -61,24 +61,24 @@ TEST_F(MetaBench, RcsSaysNothingOfMoreKnownRunsThanThereAre) {
     for (int cpu = 1; cpu <= 3; ++cpu)
       out << "x,f" << f << "," << 512 * cpu << "," << 1000 * cpu << ",100," << 100 * (1 + f) << ",200\n";
   out.close();
-  const auto run = run_bench("rcs --dataset " + folder() + " --repeats 2 --ours-only --json");
+  const auto run = run_bench("rcs --dataset " + folder() + " --repeats 2 --curves-only --json");
   ASSERT_EQ(run.status, 0) << run.text;
-  EXPECT_TRUE(run.json["mape"]["ours"].contains("2"));
-  EXPECT_FALSE(run.json["mape"]["ours"].contains("3"));
-  EXPECT_EQ(run_bench("rcs --dataset " + folder() + " --repeats 2 --ours-only").status, 0);
+  EXPECT_TRUE(run.json["mape"]["imitation"].contains("2"));
+  EXPECT_FALSE(run.json["mape"]["imitation"].contains("3"));
+  EXPECT_EQ(run_bench("rcs --dataset " + folder() + " --repeats 2 --curves-only").status, 0);
 }
 
 TEST_F(MetaBench, RcsCountsWhatItWasTestedOnAndHadLearnedFrom) {
   const auto run =
-      run_bench("rcs --dataset " + folder() + " --test " + folder() + " --repeats 2 --ours-only --json");
+      run_bench("rcs --dataset " + folder() + " --test " + folder() + " --repeats 2 --curves-only --json");
   ASSERT_EQ(run.status, 0) << run.text;
   EXPECT_EQ(run.json["test"]["instances_learned_from"], 6);
 }
 
 TEST_F(MetaBench, BootstrapRefusesAMethodThatItDoesNotKnow) {
-  const auto run = run_bench("bootstrap --methods ours,ousr --json");
+  const auto run = run_bench("bootstrap --methods imitation,imitatoin --json");
   EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.text, HasSubstr("'ousr'"));
+  EXPECT_THAT(run.text, HasSubstr("'imitatoin'"));
   const auto alone =
       run_bench("bootstrap --quick --pairs 2 --episodes 2 --methods converged --threads 1 --json --models " +
                 std::string(FLASH_SOURCE_DIR "/models"));
@@ -102,8 +102,8 @@ TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
       folder() + " --json");
   ASSERT_EQ(run.status, 0) << run.text;
   const auto& j = run.json;
-  for (const char* name : {"flash", "ours", "shared", "true_params", "scratch", "tl", "tl_plus", "converged",
-                           "random", "rule", "best_fixed", "oracle", "no_foresight"}) {
+  for (const char* name : {"flash", "imitation", "shared", "true_params", "scratch", "tl", "tl_plus",
+                           "converged", "random", "rule", "best_fixed", "oracle", "no_foresight"}) {
     for (const char* key : {"score", "reward", "reward_drop_pct", "episodes_to_converge"}) {
       ASSERT_TRUE(j[key].contains(name)) << name << ' ' << key;
       const auto& v = j[key][name];
@@ -114,10 +114,11 @@ TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
   EXPECT_DOUBLE_EQ(j["score"]["random"]["mean"].get<double>(), 0);
   EXPECT_DOUBLE_EQ(j["score"]["oracle"]["mean"].get<double>(), 1);
   EXPECT_LE(j["episodes_to_converge"]["scratch"]["mean"].get<double>(), 2);
-  EXPECT_GE(j["episodes_to_converge"]["ours"]["mean"].get<double>(), 1) << "the rules' episode";
+  EXPECT_GE(j["episodes_to_converge"]["imitation"]["mean"].get<double>(), 1) << "the rules' episode";
   EXPECT_GT(j["adaptation"]["slo_preservation"]["tl"]["mean"].get<double>(), 0);
-  for (const char* name : {"flash", "ours", "tl_plus"}) EXPECT_TRUE(j["speed_up_over_tl"].contains(name));
-  for (const char* name : {"ours_over_shared", "true_params_over_shared"})
+  for (const char* name : {"flash", "imitation", "tl_plus"})
+    EXPECT_TRUE(j["speed_up_over_tl"].contains(name));
+  for (const char* name : {"imitation_over_shared", "true_params_over_shared"})
     EXPECT_TRUE(j["gain"].contains(name)) << name;
   EXPECT_EQ(run_bench("adapt --task make-coffee").status, 2);
   std::ofstream(folder() + "/resource-limits.shared.model") << "no model";
@@ -132,7 +133,7 @@ TEST_F(MetaBench, AdaptJudgesEveryWayOnTheSamePairs) {
 TEST_F(MetaBench, ExperimentsOfLivesTakeThePackagedModels) {
   const std::string models = FLASH_SOURCE_DIR "/models";
   const auto run =
-      run_bench("bootstrap --pairs 2 --episodes 2 --methods ours --threads 1 --json --models " + models);
+      run_bench("bootstrap --pairs 2 --episodes 2 --methods imitation --threads 1 --json --models " + models);
   ASSERT_EQ(run.status, 0) << run.text;
   EXPECT_EQ(run.json["model"], models + "/resource-limits.model");
   std::filesystem::copy(models + "/cpu-frequency.model", folder_ / "resource-limits.model");
@@ -145,12 +146,12 @@ TEST_F(MetaBench, ExperimentsOfLivesJudgeEveryWayAndSayWhatTheyHadToShow) {
   const std::string small = " --quick --pairs 2 --models " + folder() + " --threads 1 --json ";
   const auto boot = run_bench("bootstrap --episodes 4" + small);
   ASSERT_EQ(boot.status, 0) << boot.text;
-  for (const char* name : {"rule", "aware", "ours", "no_offline", "scratch", "converged"}) {
+  for (const char* name : {"rule", "aware", "imitation", "no_offline", "scratch", "converged"}) {
     ASSERT_TRUE(boot.json["methods"].contains(name)) << name;
     EXPECT_EQ(boot.json["curves"][name]["reward"].size(), 4U);
     EXPECT_EQ(boot.json["per_pair"][name]["reward"].size(), 2U);
   }
-  EXPECT_TRUE(boot.json["must_show"].contains("ours_violations_not_above_rule"));
+  EXPECT_TRUE(boot.json["must_show"].contains("imitation_violations_not_above_rule"));
   const auto violations = [&](const char* name, int pair) {
     return boot.json["per_pair"][name]["violations_pct"][pair].get<double>();
   };
@@ -178,12 +179,12 @@ TEST_F(MetaBench, OverheadHasLibtorchBesideEach) {
   measured("decision_us", {"without", "with_32"});
   measured("embedding_ms", {"one_new", "libtorch_one_new", "all", "libtorch_all"});
   measured("update_ms", {"gru", "libtorch"});
-  measured("yardstick", {"libtorch_gflop_per_s"});
+  measured("baseline", {"libtorch_gflop_per_s"});
   EXPECT_THAT(run.json.value("gru_kernel", ""), testing::AnyOf("avx512_bf16", "avx512", "avx2", "portable"))
       << "a figure names what it was measured with";
   // 20 x 100 steps, two directions of 10 inputs and one of 512, three gates of 256, forward and twice that
   // back.
-  EXPECT_NEAR(run.json["yardstick"]["update_gflop"], 3.0 * 2000 * 2 * 768 * (2 * 266 + 768) / 1e9, 0.01);
+  EXPECT_NEAR(run.json["baseline"]["update_gflop"], 3.0 * 2000 * 2 * 768 * (2 * 266 + 768) / 1e9, 0.01);
 }
 
 }  // namespace

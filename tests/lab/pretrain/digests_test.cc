@@ -17,7 +17,7 @@
 #include "core/json.h"
 #include "core/network_kernels.h"
 #include "core/tensor_file.h"
-#include "lab/pretrain/life.h"
+#include "lab/pretrain/learning_run.h"
 #include "lab/sim/managed_world.h"
 #include "lab/sim/pool.h"
 #include "lab/sim/world.h"
@@ -144,9 +144,9 @@ TEST_P(Digests, LivesWithThePackagedModel) {
   const Pool pairs = pool();
   Bits bits;
   for (const Pair& pair : pairs.pairs) {
-    Life life(pair, pair.rule(), *policy, {.offset_s = 500, .seed = kSeed});
+    LearningRun life(pair, pair.rule(), *policy, {.offset_s = 500, .seed = kSeed});
     for (int e = 0; e < 6; ++e) {
-      const EpisodeOfLife episode = life.live();
+      const EpisodeStats episode = life.live();
       for (const double number : {episode.reward, episode.violations, episode.cpu, episode.memory,
                                   episode.place, episode.learned, episode.explored})
         bits.add(number);

@@ -32,7 +32,7 @@ TEST(FlashRecipe, LearnsLimitsThatBeatChanceOnUnseenPairs) {
   ASSERT_TRUE(again) << again.error().message();
   const Pool unseen = *make_pool({.pairs = 6, .seed = 78});
   const Scoring scoring(unseen, {3, 5, 2});
-  const auto scored = scoring.after_one_episode("flash", *again);
+  const auto scored = scoring.one_shot("flash", *again);
   ASSERT_TRUE(scored) << scored.error().message();
   EXPECT_GT(interval_of(scored->score).mean, 0.3);
 }

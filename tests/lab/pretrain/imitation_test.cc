@@ -19,8 +19,8 @@ Scored learned(Task task) {
   EXPECT_TRUE(policy);
   const Pool unseen = *make_pool({.task = task, .pairs = 12, .seed = 77});
   const Scoring scoring(unseen, {3, 5, 2});
-  const Scored s = scoring.after_one_episode("ours", *policy);
-  EXPECT_GT(Scoring::gain(s, scoring.yardsticks()[1]).mean, 0.01) << "better than the rule-based controller";
+  const Scored s = scoring.one_shot("ours", *policy);
+  EXPECT_GT(Scoring::gain(s, scoring.baselines()[1]).mean, 0.01) << "better than the rule-based controller";
   return s;
 }
 
@@ -50,7 +50,7 @@ TEST(Imitation, VariedPairsTeachWhatToDoWithHardlyAnyLoad) {
     o.as_drawn = as_drawn;
     const auto policy = imitate_oracle(pool, o, nullptr);
     EXPECT_TRUE(policy);
-    return interval_of(scoring.after_one_episode("ours", *policy).score).mean;
+    return interval_of(scoring.one_shot("ours", *policy).score).mean;
   };
   const double varied = score(false), as_drawn = score(true);
   EXPECT_GT(varied, as_drawn + 0.1) << varied << ' ' << as_drawn;

@@ -47,7 +47,7 @@ TEST_P(Models, EarnMoreThanTheRulesOnPairsOfAnotherSeed) {
   ASSERT_TRUE(policy) << policy.error().message();
   const Pool unseen = *make_pool({.task = GetParam(), .pairs = 12, .seed = 771});
   const Scoring scoring(unseen, {2, 5, 1});
-  const auto gains = Scoring::gains(scoring.after_one_episode("model", *policy), scoring.yardsticks()[1]);
+  const auto gains = Scoring::gains(scoring.one_shot("model", *policy), scoring.baselines()[1]);
   EXPECT_GT(interval_of(gains).mean, 0);
 }
 

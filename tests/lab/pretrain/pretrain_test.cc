@@ -137,7 +137,7 @@ TEST(Episodes, SequencesArePaddedWithZerosAndMasked) {
 TEST(Scoring, YardsticksAreInTheirOrder) {
   const Pool pool = *make_pool({.pairs = 6, .seed = 11});
   const Scoring scoring(pool, {2, 1, 1});
-  const auto& y = scoring.yardsticks();
+  const auto& y = scoring.baselines();
   ASSERT_EQ(y.size(), 5u);
   for (std::size_t i = 0; i < 6; ++i) {
     EXPECT_DOUBLE_EQ(y[0].score[i], 0);

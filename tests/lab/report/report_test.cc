@@ -109,12 +109,12 @@ TEST(Report, ErrorsNameFileAndKey) {
 
 TEST(Report, AdaptsMeasuresAreReadWayByWay) {
   const auto page = report_page({result("adapt-cpu-frequency.json", R"({
-      "score": {"ours": {"mean": 0.875, "lo": 0.75, "hi": 1}, "rule": 0.375},
-      "adaptation": {"slo_preservation": {"ours": 0.625}}})")},
+      "score": {"imitation": {"mean": 0.875, "lo": 0.75, "hi": 1}, "rule": 0.375},
+      "adaptation": {"slo_preservation": {"imitation": 0.625}}})")},
                                 {});
   ASSERT_TRUE(page) << page.error().message();
   EXPECT_EQ(count(*page, "<svg "), 2u) << "a picture per measure that is there";
-  EXPECT_THAT(*page, HasSubstr("<tr><td>ours</td><td>0.875 [0.750, 1.00]</td><td>0.625</td></tr>"));
+  EXPECT_THAT(*page, HasSubstr("<tr><td>imitation</td><td>0.875 [0.750, 1.00]</td><td>0.625</td></tr>"));
   EXPECT_THAT(*page, HasSubstr("<tr><td>rule</td><td>0.375</td><td>-</td></tr>"))
       << "nothing is said of it there";
   EXPECT_THAT(error_of("adapt.json", R"({"curves": {}})"), HasSubstr("adapt.json: key 'score' is missing"));
@@ -122,13 +122,13 @@ TEST(Report, AdaptsMeasuresAreReadWayByWay) {
 
 TEST(Report, SaysHowTheWorstPairOfABootstrapFares) {
   const std::string head =
-      R"({"experiment": "bootstrap", "task": "cpu-frequency", "methods": {}, "worst": {"ours": )";
+      R"({"experiment": "bootstrap", "task": "cpu-frequency", "methods": {}, "worst": {"imitation": )";
   const auto page = report_page(
       {result("bootstrap.json", head + R"({"violations_pct": 1.94, "pairs_above_by_1": 2}}})")}, {});
   ASSERT_TRUE(page) << page.error().message();
-  EXPECT_THAT(*page, HasSubstr("<td>ours</td><td>1.94</td><td>2</td>"));
+  EXPECT_THAT(*page, HasSubstr("<td>imitation</td><td>1.94</td><td>2</td>"));
   EXPECT_EQ(error_of("bootstrap.json", head + R"({"violations_pct": 1.94}}})"),
-            "bootstrap.json: worst/ours: key 'pairs_above_by_1' is missing");
+            "bootstrap.json: worst/imitation: key 'pairs_above_by_1' is missing");
 }
 
 TEST(Report, TextOfResultsIsNoMarkup) {
@@ -178,9 +178,9 @@ class ReportCommand : public testing::Test {
 };
 
 TEST_F(ReportCommand, WritesThePageOfAFolder) {
-  put("rcs-one.json", R"({"command": "flash-bench rcs --dataset here", "mape": {"ours": {"1": 0.25}}})");
+  put("rcs-one.json", R"({"command": "flash-bench rcs --dataset here", "mape": {"imitation": {"1": 0.25}}})");
   put("live.json", R"({"methods": {}})");
-  put("notes.json", "not one of ours");
+  put("notes.json", "not one of them");
   const auto out = folder_ / "page.html";
   const auto run = run_bench("report --from " + folder_.string() + " --out " + out.string());
   EXPECT_EQ(run.status, 0) << run.text;

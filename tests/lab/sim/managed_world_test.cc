@@ -30,7 +30,7 @@ TEST(ManagedWorld, UnderTheRulesIsTheWorldThatAsksThem) {
     World world;
     world.reset(pair, 100, 5, true);
     for (int t = 0; t < 250; ++t) {
-      const LivedSecond s = managed.step();
+      const StepStats s = managed.step();
       world.step_fallback();
       // A loop learns what frequency gains from nothing, a World knows it from before; the rules do not ask.
       if (task == Task::ResourceLimits) {
@@ -71,7 +71,7 @@ TEST(ManagedWorld, APolicyTakesTheSeatAndOneThatMissesTheObjectiveIsHeldToTheRul
   ASSERT_TRUE(taken) << taken.error().message();
   int learned = 0, held = 0, missed_late = 0;
   for (int t = 0; t < 400; ++t) {
-    const LivedSecond s = managed.step();
+    const StepStats s = managed.step();
     learned += s.learned ? 1 : 0;
     for (const GuardVerdict& v : managed.decision().verdicts) held += v.guard == "objective" ? 1 : 0;
     missed_late += t >= 100 && s.violated ? 1 : 0;
@@ -86,7 +86,7 @@ TEST(ManagedWorld, AnUpdateOfTheApplicationIsFeltAtOnceAndKeepsWhatIsInForce) {
   const made::Work heavy = made::work(15, 3);
   const Pair after = *Pair::make(heavy.application, heavy.cost, made::node(), pair.options());
   ManagedWorld managed(pair, steady(pair), 0, 1);
-  LivedSecond before;
+  StepStats before;
   for (int t = 0; t < 50; ++t) before = managed.step();
   const double in_force = managed.world().in_force()[0];
   managed.change_pair(after);

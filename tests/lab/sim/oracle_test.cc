@@ -1,4 +1,4 @@
-// The oracle and the yardsticks below it, on small pools.
+// The oracle and the baselines below it, on small pools.
 #include "lab/sim/oracle.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ TEST(Oracle, YardsticksAreInOrderOnAPool) {
       const Pair pair = made::pair(made::nth(3, n), made::node(), task);
       EvaluationOptions options;
       options.episodes = 2;
-      const Yardsticks y = yardsticks(pair, options);
+      const Baselines y = baselines(pair, options);
       random += y.random / 6;
       rule += y.rule / 6;
       fixed += y.best_fixed / 6;
@@ -34,7 +34,7 @@ TEST(Oracle, WithoutForesightLosesNothingWhereTheLoadIsFlatAndMuchWhereItIsNot) 
     const Pair pair = made::pair(made::work(20, 0, load), made::node(), Task::ResourceLimits);
     EvaluationOptions options;
     options.episodes = 2;
-    const Yardsticks y = yardsticks(pair, options);
+    const Baselines y = baselines(pair, options);
     return y.rolling - y.no_foresight;
   };
   EXPECT_NEAR(lost("flat:60"), 0, 1e-9);
@@ -98,7 +98,7 @@ TEST(MeanReward, GoingUpAndDownEarnsNoMoreThanTheBestFixedLevel) {
           made::pair(made::work(20 - stall_ms, stall_ms, load), made::node(), Task::CpuFrequency);
       EvaluationOptions options;
       options.episodes = 2;
-      const double fixed = yardsticks(pair, options).best_fixed;
+      const double fixed = baselines(pair, options).best_fixed;
       for (const int low : {0, 3, 6})
         for (const int high : {4, 7, 10})
           for (const std::uint64_t each : {1, 5}) {
@@ -114,7 +114,7 @@ TEST(MeanReward, OfThePolicyThatAsksForTheBestFixedLevelIsThatOfBestFixed) {
   const Pair pair = made::pair(made::work(), made::node(), Task::CpuFrequency);
   EvaluationOptions options;
   options.episodes = 2;
-  const Yardsticks y = yardsticks(pair, options);
+  const Baselines y = baselines(pair, options);
   const int level = khz_to_level(y.fixed[0], pair.range(KnobKind::CpuFrequency));
   const double reward = mean_reward(pair, options, [level](const World&, std::span<float> action) {
     action[0] = static_cast<float>(level);

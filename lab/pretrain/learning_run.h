@@ -1,7 +1,7 @@
 // Purpose: the life of one agent under flashd's own tick (lab/sim/managed_world.h): who learns, when, and what is
 // offered to the seat, as flash-learner does it (learner/trainer.h), without its store and socket. What the
-// experiments about training and serving share (AWARE 5.3, 5.4). Ownership: a Life owns its agent and its
-// world; pairs and the shared policy are the caller's and must outlive it. Thread rule: one thread per Life;
+// experiments about training and serving share (AWARE 5.3, 5.4). Ownership: a LearningRun owns its agent and its
+// world; pairs and the shared policy are the caller's and must outlive it. Thread rule: one thread per LearningRun;
 // two lives must not share a SharedPolicy at the same time.
 #pragma once
 
@@ -18,10 +18,10 @@
 namespace flash {
 
 /// Means over the seconds of an episode.
-struct EpisodeOfLife {
+struct EpisodeStats {
   double reward = 0;                      // per step
   double violations = 0;                  // share of the seconds
-  double cpu = 0, memory = 0, place = 0;  // as in LivedSecond
+  double cpu = 0, memory = 0, place = 0;  // as in StepStats
   double learned = 0, explored = 0;       // shares of the seconds
   Stage stage = Stage::Initialized;       // at the end
 };
@@ -29,15 +29,15 @@ struct EpisodeOfLife {
 /// Adds seconds up.
 class EpisodeSum {
  public:
-  void add(const LivedSecond& s);
-  EpisodeOfLife take();
+  void add(const StepStats& s);
+  EpisodeStats take();
 
  private:
-  EpisodeOfLife sum_;
+  EpisodeStats sum_;
   int seconds_ = 0;
 };
 
-struct LifeOptions {
+struct LearningRunOptions {
   double offset_s = 0;  // place in the trace where it begins
   std::uint64_t seed = 1;
   // As flash-learner's settings (link/messages.h LearningSettings).
@@ -46,19 +46,19 @@ struct LifeOptions {
   int publish_steps = 10;     // between two offers while learning online
 };
 
-class Life {
+class LearningRun {
  public:
   /// The rule-based controller alone: no policy is ever offered, nothing is varied.
-  static Life of_rule(const Pair& pair, Rule rule, const LifeOptions& options);
+  static LearningRun of_rule(const Pair& pair, Rule rule, const LearningRunOptions& options);
   /// An agent of its own. `agent` may have learned before (transfer learning).
-  Life(const Pair& pair, Rule rule, std::unique_ptr<Agent> agent, const LifeOptions& options);
+  LearningRun(const Pair& pair, Rule rule, std::unique_ptr<Agent> agent, const LearningRunOptions& options);
   /// A shared policy with the embedding of the episodes that FLASH's rule selects; nothing is retrained.
-  Life(const Pair& pair, Rule rule, const SharedPolicy& policy, const LifeOptions& options);
-  Life(Life&&) noexcept;
-  ~Life();
+  LearningRun(const Pair& pair, Rule rule, const SharedPolicy& policy, const LearningRunOptions& options);
+  LearningRun(LearningRun&&) noexcept;
+  ~LearningRun();
 
   /// kEpisodeSteps seconds.
-  EpisodeOfLife live();
+  EpisodeStats live();
   Stage stage() const;
   /// Changes to and from OFFLINE, ONLINE, SERVING so far.
   AgentView view() const;
@@ -69,7 +69,7 @@ class Life {
 
  private:
   struct Impl;
-  explicit Life(std::unique_ptr<Impl> impl);
+  explicit LearningRun(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,4 +1,4 @@
-#include "lab/pretrain/life.h"
+#include "lab/pretrain/learning_run.h"
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +24,7 @@ struct Remembered {
 
 }  // namespace
 
-void EpisodeSum::add(const LivedSecond& s) {
+void EpisodeSum::add(const StepStats& s) {
   sum_.reward += s.reward;
   sum_.violations += s.violated ? 1 : 0;
   sum_.cpu += s.cpu;
@@ -36,7 +36,7 @@ void EpisodeSum::add(const LivedSecond& s) {
   ++seconds_;
 }
 
-EpisodeOfLife EpisodeSum::take() {
+EpisodeStats EpisodeSum::take() {
   for (double* v :
        {&sum_.reward, &sum_.violations, &sum_.cpu, &sum_.memory, &sum_.place, &sum_.learned, &sum_.explored})
     *v /= std::max(1, seconds_);
@@ -44,8 +44,8 @@ EpisodeOfLife EpisodeSum::take() {
   return std::exchange(sum_, {});
 }
 
-struct Life::Impl {
-  LifeOptions options;
+struct LearningRun::Impl {
+  LearningRunOptions options;
   ManagedWorld world;
   Task task;
   std::unique_ptr<Agent> agent;
@@ -62,7 +62,7 @@ struct Life::Impl {
   Recorded recording;
   bool initial = false;  // a step of it was in the stage INITIALIZED
 
-  Impl(const Pair& pair, Rule rule, const LifeOptions& o)
+  Impl(const Pair& pair, Rule rule, const LearningRunOptions& o)
       : options(o),
         world(pair, std::move(rule), o.offset_s, o.seed),
         task(pair.task()),
@@ -84,7 +84,7 @@ struct Life::Impl {
 };
 
 /// What flash-learner does with a step (Trainer::take).
-void Life::Impl::take_step() {
+void LearningRun::Impl::take_step() {
   const Decision& d = world.decision();
   std::optional<Transition> t;
   if (last && last->view.state_trusted && d.learning.state_trusted && d.reward.given && d.reward.trusted &&
@@ -115,7 +115,7 @@ void Life::Impl::take_step() {
   if (d.learning.end_of_episode) end_episode();
 }
 
-void Life::Impl::learn(const Transition& t) {
+void LearningRun::Impl::learn(const Transition& t) {
   if (!agent->add(t)) return;
   if (world.decision().stage != Stage::Online) return;
   if (agent->ready()) updates += agent->learn_online(options.updates_per_step).updates;
@@ -123,7 +123,7 @@ void Life::Impl::learn(const Transition& t) {
   offer(agent->snapshot(), {});
 }
 
-void Life::Impl::end_episode() {
+void LearningRun::Impl::end_episode() {
   if (shared) {
     if (recording.steps > 0)
       static_cast<void>(
@@ -143,7 +143,7 @@ void Life::Impl::end_episode() {
   offer(agent->snapshot(), bootstrapping() ? agent->estimate() : OffPolicyEstimate{});
 }
 
-void Life::Impl::offer(PolicySnapshot policy, const OffPolicyEstimate& estimate) {
+void LearningRun::Impl::offer(PolicySnapshot policy, const OffPolicyEstimate& estimate) {
   since_offer = 0;
   updates_at_offer = updates;
   policy.version = ++version;
@@ -153,26 +153,28 @@ void Life::Impl::offer(PolicySnapshot policy, const OffPolicyEstimate& estimate)
   static_cast<void>(world.offer(std::move(policy)));  // a refusal is counted in the seat
 }
 
-Life::Life(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Life::Life(Life&&) noexcept = default;
-Life::~Life() = default;
+LearningRun::LearningRun(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LearningRun::LearningRun(LearningRun&&) noexcept = default;
+LearningRun::~LearningRun() = default;
 
-Life Life::of_rule(const Pair& pair, Rule rule, const LifeOptions& options) {
+LearningRun LearningRun::of_rule(const Pair& pair, Rule rule, const LearningRunOptions& options) {
   rule.exploration.fallback_share = 0;
-  return Life(std::make_unique<Impl>(pair, std::move(rule), options));
+  return LearningRun(std::make_unique<Impl>(pair, std::move(rule), options));
 }
 
-Life::Life(const Pair& pair, Rule rule, std::unique_ptr<Agent> agent, const LifeOptions& options)
+LearningRun::LearningRun(const Pair& pair, Rule rule, std::unique_ptr<Agent> agent,
+                         const LearningRunOptions& options)
     : impl_(std::make_unique<Impl>(pair, std::move(rule), options)) {
   impl_->agent = std::move(agent);
 }
 
-Life::Life(const Pair& pair, Rule rule, const SharedPolicy& policy, const LifeOptions& options)
+LearningRun::LearningRun(const Pair& pair, Rule rule, const SharedPolicy& policy,
+                         const LearningRunOptions& options)
     : impl_(std::make_unique<Impl>(pair, std::move(rule), options)) {
   impl_->shared = &policy;
 }
 
-EpisodeOfLife Life::live() {
+EpisodeStats LearningRun::live() {
   EpisodeSum sum;
   for (int t = 0; t < kEpisodeSteps; ++t) {
     sum.add(impl_->world.step());
@@ -181,17 +183,17 @@ EpisodeOfLife Life::live() {
   return sum.take();
 }
 
-Stage Life::stage() const {
+Stage LearningRun::stage() const {
   return impl_->world.decision().stage;
 }
-void Life::replace_agent(std::unique_ptr<Agent> agent) {
+void LearningRun::replace_agent(std::unique_ptr<Agent> agent) {
   impl_->agent = std::move(agent);
   impl_->offer(impl_->agent->snapshot(), {});
 }
-AgentView Life::view() const {
+AgentView LearningRun::view() const {
   return impl_->world.view();
 }
-void Life::change_pair(const Pair& pair) {
+void LearningRun::change_pair(const Pair& pair) {
   impl_->world.change_pair(pair);
 }
 

@@ -1,4 +1,4 @@
-#include "policy/words.h"
+#include "policy/explain.h"
 
 #include <cmath>
 #include <cstdarg>
@@ -140,7 +140,7 @@ void what_it_earned(std::string& out, const Decision& d, const Target& target) {
 
 }  // namespace
 
-std::string words(const Decision& decision, const Target& target) {
+std::string explain(const Decision& decision, const Target& target) {
   std::string out;
   out.reserve(512);
   who_decided(out, decision, target);

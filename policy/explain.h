@@ -22,6 +22,6 @@ const char* knob_words(KnobKind kind);
 
 /// One paragraph: who decided and why, what it wanted, what the guards said, what was done, what the step
 /// before it earned.
-std::string words(const Decision& decision, const Target& target);
+std::string explain(const Decision& decision, const Target& target);
 
 }  // namespace flash

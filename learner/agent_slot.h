@@ -1,5 +1,5 @@
 // Purpose: what the trainer keeps of one agent. Private to learner/trainer*.cc. Ownership: a Trainer owns its
-// pupils; the model is borrowed from TrainerOptions. Thread rule: one thread.
+// slots; the model is borrowed from TrainerOptions. Thread rule: one thread.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace flash {
 
 inline constexpr std::size_t kRecentUpdates = 64;  // of which the median time is shown
 
-struct Trainer::Pupil {
+struct Trainer::AgentSlot {
   link::Announce announced;
   RunId run = 0;
   bool attached = false;  // announced in the present connection
@@ -43,7 +43,7 @@ struct Trainer::Pupil {
   // Pretrained: what the agent begins with.
   std::shared_ptr<const PretrainedModel> model;  // fits, and what was learned here has not taken over
   bool local = false;                            // what was learned here has taken over, for good
-  std::optional<PretrainedModel::Beginning> beginning;
+  std::optional<PretrainedModel::InitialPolicy> beginning;
   bool episode_ended = false;    // the embedding is to be made anew
   std::uint64_t embeddings = 0;  // made for it
   std::string unfamiliar;        // why the pretrained policy is not offered though it fits
