@@ -63,6 +63,8 @@ std::vector<OptionRow> report_rows(Arguments& a) {
   return {{"--from", "DIR", "results to read: what --json printed, as NAME.json or NAME-TASK.json",
            text_into(a.report.from)},
           {"--out", "FILE", "the page (default flash-bench-report.html)", text_into(a.report.out)},
+          {"--markdown", "", "write docs/RESULTS.md from results/ instead of the page",
+           flag_into(a.report.markdown)},
           {"--quick", "", "first makes what is not in DIR, by quick forms (default without --from)",
            flag_into(a.report.quick)}};
 }

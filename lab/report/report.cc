@@ -9,6 +9,7 @@
 
 #include "bench/program.h"
 #include "core/printable.h"
+#include "lab/report/claims.h"
 #include "lab/report/svg.h"
 
 namespace flash::bench {
@@ -265,7 +266,40 @@ Result<std::string> report_page(const std::vector<ResultFile>& results, const st
          contents + "</ul></nav>\n" + body + "</body></html>\n";
 }
 
+Result<std::vector<ResultFile>> read_results(const std::string& from) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".json") paths.push_back(it->path());
+  if (error) return Error(error, from + ": " + error.message());
+  std::sort(paths.begin(), paths.end());
+  std::vector<ResultFile> out;
+  for (const fs::path& path : paths) {
+    FLASH_TRY(ResultFile file, read_result(path));
+    out.push_back(std::move(file));
+  }
+  return out;
+}
+
+namespace {
+
+Result<void> write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  if (!out.flush()) return Error(std::errc::io_error, path + ": cannot be written");
+  return {};
+}
+
+}  // namespace
+
 Result<void> write_report(const ReportOptions& options) {
+  if (options.markdown) {
+    FLASH_TRY(const std::vector<ResultFile> all,
+              read_results(options.from.empty() ? "results" : options.from));
+    FLASH_TRY(const std::string page, results_page(all));
+    return write_text(options.out.empty() ? "docs/RESULTS.md" : options.out, page);
+  }
+  const std::string to = options.out.empty() ? "flash-bench-report.html" : options.out;
   const bool quick = options.quick || options.from.empty();
   const std::string from = options.from.empty() ? "flash-bench-results" : options.from;
   std::error_code error;
@@ -295,11 +329,9 @@ Result<void> write_report(const ReportOptions& options) {
     missing.back().why = *why;
   }
   FLASH_TRY(const std::string page, report_page(results, missing));
-  std::ofstream out(options.out, std::ios::binary);
-  out << page;
-  if (!out.flush()) return Error(std::errc::io_error, options.out + ": cannot be written");
-  std::fprintf(stderr, "flash-bench: wrote %s: %zu results, %zu missing\n", options.out.c_str(),
-               results.size(), missing.size());
+  FLASH_CHECK(write_text(to, page));
+  std::fprintf(stderr, "flash-bench: wrote %s: %zu results, %zu missing\n", to.c_str(), results.size(),
+               missing.size());
   return {};
 }
 

@@ -12,9 +12,10 @@
 namespace flash::bench {
 
 struct ReportOptions {
-  std::string from;  // folder of results NAME.json, NAME-TASK.json; empty: flash-bench-results, and quick
-  std::string out = "flash-bench-report.html";
+  std::string from;    // folder of results NAME.json, NAME-TASK.json; empty: flash-bench-results, and quick
+  std::string out;     // empty: flash-bench-report.html, docs/RESULTS.md
   bool quick = false;  // first makes what is not in `from`, by the quick forms of the experiments
+  bool markdown = false;  // not that page, but docs/RESULTS.md: the claims of claims.h
 };
 
 /// The page of these results, in the experiments' order; `missing`: file names that are not among them with
@@ -26,6 +27,9 @@ Result<std::string> report_page(const std::vector<ResultFile>& results, const st
 
 /// Names of the files that a report has when nothing is missing.
 std::vector<std::string> wanted_results();
+
+/// All results of a folder, by name.
+Result<std::vector<ResultFile>> read_results(const std::string& folder);
 
 /// Reads the folder (and runs what is asked for first), writes the page. Progress goes to stderr.
 Result<void> write_report(const ReportOptions& options);
