@@ -38,11 +38,11 @@ class ObjectiveAccount {
 
   /// Misses: a policy must be able to begin, and chance to have its way. A held limit may still be more than
   /// the rules ask for, which costs little; a held frequency is the rules', and all that was learned is lost
-  /// (docs/EXPERIMENTS.md, bootstrap: both chosen there).
+  /// (docs/ablations/13-objective-guard-limits.md, 14-objective-guard-frequency.md).
   static constexpr double slack(Task task) { return task == Task::CpuFrequency ? 15 : 3; }
 
   /// Steps, after fading; 0: whatever is known is enough. On limits measuring bought nothing that could be
-  /// told from chance (same place).
+  /// told from chance (docs/ablations/15-rules-measured-again.md).
   static constexpr double known(Task task) { return task == Task::CpuFrequency ? 50 : 0; }
   static constexpr double kMeasured = 110;  // steps, so that a bout lasts a minute or two
 

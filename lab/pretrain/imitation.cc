@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kMostPoints = OracleChoice::kMost;
 // Given parameters are drawn anew each time with this share of their deviation over the pool, else 200 points
-// in 16 dimensions are learned by heart (docs/EXPERIMENTS.md). Chosen on pairs of another seed.
+// in 16 dimensions are learned by heart (docs/ablations/03-true-parameters.md). Chosen on pairs of another
+// seed.
 constexpr double kBlur = 0.5;
 // Labels look ahead so many steps: what a limit that is too low costs when a burst comes is not over in
 // fewer.

@@ -23,7 +23,7 @@ struct ImitationOptions {
   int updates = 600;  // per round
   /// resource-limits: from the pool's pairs alone. Else, after the first round, from what they become when
   /// they are varied (lab/sim/pool.h): without that a policy earns less than the rules under loads that no
-  /// generator draws. On cpu-frequency varying bought nothing and is not done (docs/agents/shared_policy.md).
+  /// generator draws. On cpu-frequency it is not done (docs/agents/shared_policy.md).
   bool as_drawn = false;
   int pairs_per_update = 32;
   int rows_per_pair = 16;
