@@ -2,6 +2,19 @@ foreach(label unit unit-torch program learning golden system vm)
   add_custom_target(tests-${label})
 endforeach()
 
+# What nearly every test includes, compiled once (preset dev): a test then takes half as long to compile. Not in builds that
+# compile several tests as one, where it saves little.
+if(FLASH_TEST_PCH)
+  file(WRITE ${CMAKE_BINARY_DIR}/test_pch.cc "")
+  add_library(flash_test_pch OBJECT ${CMAKE_BINARY_DIR}/test_pch.cc)
+  target_compile_options(flash_test_pch PRIVATE -O0 -U_FORTIFY_SOURCE)
+  target_include_directories(flash_test_pch PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(flash_test_pch PRIVATE GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
+  target_precompile_headers(flash_test_pch PRIVATE <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <chrono> <cmath> <filesystem>
+                            <fstream> <functional> <map> <memory> <optional> <set> <span> <sstream> <string> <string_view>
+                            <vector>)
+endif()
+
 # flash_test_needs(LABEL targets...)
 function(flash_test_needs label)
   add_dependencies(tests-${label} ${ARGN})
@@ -71,6 +84,9 @@ function(flash_test name)
   endif()
   flash_check(${ARG_LABEL} COMMAND $<TARGET_FILE:${name}> NEEDS ${name})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${FLASH_UNITY_TESTS} UNITY_BUILD_BATCH_SIZE 6)
+  if(FLASH_TEST_PCH)
+    target_precompile_headers(${name} REUSE_FROM flash_test_pch)
+  endif()
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   # A test's own code need not be fast, and with gtest's macros it takes half the time to compile (ASan: 8 s
   # instead of 17 s for the knob board's tests); the rooms under test keep the preset's optimisation.
