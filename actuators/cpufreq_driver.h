@@ -25,7 +25,9 @@
 // written directly once, for the kernel's own errno. It knows the running machine only: below any other root,
 // files are written.
 //
-// Locator: "policy0,policy4". Ownership: keeps four descriptors per policy. Thread rule: one thread.
+// Locator: "policy0,policy4".
+// Ownership: keeps four descriptors per policy.
+// Thread rule: one thread.
 #pragma once
 
 #include <functional>

@@ -21,7 +21,8 @@
 // shrinking first, children before parents, then growing, parents before children, so that a child's limit
 // never exceeds its parent's (v1 refuses that, EINVAL).
 //
-// Ownership: drivers and ledger are borrowed and outlive it. Thread rule: one thread.
+// Ownership: drivers and ledger are borrowed and outlive it.
+// Thread rule: one thread.
 #pragma once
 
 #include <memory>

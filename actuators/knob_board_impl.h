@@ -1,5 +1,6 @@
 // Purpose: what the parts of KnobBoard share: its knobs as they stand, and how a view follows its lease.
-// Ownership: KnobBoard's. Thread rule: as KnobBoard's. For actuators/knob_board*.cc alone.
+// Ownership: KnobBoard's.
+// Thread rule: as KnobBoard's. For actuators/knob_board*.cc alone.
 #pragma once
 
 #include <limits>

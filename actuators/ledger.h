@@ -33,7 +33,8 @@
 // noticed before the next write: no knob is written, and the file is written anew (ensure()).
 //
 // Ownership: owns its descriptors and an exclusive lock on <directory>/ledger.lock, which the kernel drops
-// with the process. Thread rule: one thread.
+// with the process.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

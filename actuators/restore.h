@@ -1,6 +1,7 @@
 // Purpose: puts back what the ledger says was there before, and proves it by reading back. Used by the board
-// for its own knobs and by `flashd --restore`, a fresh process without configuration. Ownership: borrows
-// drivers and ledger. Thread rule: one thread.
+// for its own knobs and by `flashd --restore`, a fresh process without configuration.
+// Ownership: borrows drivers and ledger.
+// Thread rule: one thread.
 #pragma once
 
 #include <span>

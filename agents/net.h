@@ -1,7 +1,8 @@
 // Purpose: multi-layer perceptrons for the learning code: one network is one flat float32 tensor, evaluating
 // it is one operation of autograd, an optimiser step is one pass over it. Private to this room: includes
-// torch. Ownership: Networks own their tensors; copies are made by copy_of(). Thread rule: one thread per
-// network.
+// torch.
+// Ownership: Networks own their tensors; copies are made by copy_of().
+// Thread rule: one thread per network.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,7 +1,8 @@
 // Purpose: what would the policy earn, judged from the fallback's logged steps alone? Fitted-Q evaluation
 // with linear least squares (LSTD-Q, Lagoudakis & Parr 2003; FQE: Le, Voloshin, Yue 2019), an interval by
-// block bootstrap. docs/adr/0004-offline-learning.md has its measured coverage. Ownership: none. Thread rule:
-// pure functions.
+// block bootstrap. docs/adr/0004-offline-learning.md has its measured coverage.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include <functional>

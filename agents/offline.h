@@ -1,6 +1,8 @@
 // Purpose: offline learning of one agent around its online learner: which method, when to begin anew, how
 // many updates the data bear, what goes over to online learning. docs/adr/0004-offline-learning.md says why
-// so. Private to this room: includes torch. Ownership: an Agent owns its Offline. Thread rule: one thread.
+// so. Private to this room: includes torch.
+// Ownership: an Agent owns its Offline.
+// Thread rule: one thread.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,7 @@
 // Purpose: Q-learning with a table for cpu-frequency, as SmartOverclock (Wang et al. 2022) had it, over cells
 // of FLASH Table 9's state. docs/agents/q_learning.md has the cells. No torch here.
-// Ownership: values. Thread rule: one thread.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

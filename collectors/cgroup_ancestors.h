@@ -2,7 +2,8 @@
 // on its way to the root (the slice of a pod, of a user, of an ECS task; in a container the root has limits,
 // too), and is throttled with each of them.
 // Ownership: keeps about eight descriptors per cgroup that has a target below it. Every level is read once
-// per collect(), however many targets there are below. Thread rule: the control loop's thread.
+// per collect(), however many targets there are below.
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
 // Purpose: a collector's programs in the kernel, as the overhead guard (daemon/overhead_guard.h) sees them:
-// they cost the processes that they run in, and can be taken out for a while. Ownership: the collector's.
+// they cost the processes that they run in, and can be taken out for a while.
+// Ownership: the collector's.
 // Thread rule: the control loop's thread.
 #pragma once
 

@@ -6,7 +6,9 @@
 // targets, as the sum over the packages; a cgroup's share of it cannot be told. A counter that fell has
 // wrapped only if the package could have drawn that much; else it began anew (suspend, a driver loaded
 // again), and the tick is Invalid. So is one in which it stands still or grew by more than the package can
-// draw. Ownership: keeps one descriptor per package. Thread rule: one thread, the control loop's.
+// draw.
+// Ownership: keeps one descriptor per package.
+// Thread rule: one thread, the control loop's.
 #pragma once
 
 #include <cstdint>

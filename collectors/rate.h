@@ -1,6 +1,7 @@
 // Purpose: kernel counters that only grow, as rates per second. A counter can be wrong: it begins anew, dips
 // and comes back, jumps. None of that is shown as a rate.
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <algorithm>

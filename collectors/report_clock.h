@@ -2,7 +2,8 @@
 // their own, 2 to 60 s: StatsD clients their counters and aggregated timers, a page's workers their share of
 // it. A look that finds nothing new is then no zero; and what comes at last is of all the time since the
 // report before. ReportClock learns from the looks alone how often a source speaks.
-// Ownership: a value of fixed size. Thread rule: none needed. No clock: the caller says when.
+// Ownership: a value of fixed size.
+// Thread rule: none needed. No clock: the caller says when.
 //
 //   - What was said is of the time since the report before (covers()), and holds for as long again.
 //   - After that the source is late, and what it said is stale.

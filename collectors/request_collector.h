@@ -6,7 +6,8 @@
 // that is not enough; the rate is Missing until the first request was seen, then 0 is an answer: none was
 // answered. That is not "none came" while one as slow as the slowest of late may be under way (latency is
 // then Stale), while connections are not followed, or where some speak HTTP/2, whose requests are not
-// counted: such a 0 is Degraded. Ownership: owns the probe, which it opens when the first target comes.
+// counted: such a 0 is Degraded.
+// Ownership: owns the probe, which it opens when the first target comes.
 // Thread rule: the control loop's.
 #pragma once
 

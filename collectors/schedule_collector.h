@@ -1,7 +1,8 @@
 // Purpose: what the schedule probe (bpf/schedule.h) counts of cgroups, as samples: CPU time, context
 // switches, run-queue waits, and instructions and cycles where there is a PMU. The ladder's upper rungs
 // (counter_ladder.h).
-// Ownership: owns the probe, which it opens when the first target comes. Thread rule: the control loop's.
+// Ownership: owns the probe, which it opens when the first target comes.
+// Thread rule: the control loop's.
 #pragma once
 
 #include <cstdint>

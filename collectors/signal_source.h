@@ -1,5 +1,7 @@
 // Purpose: where a signal comes from, for signals that have several possible sources. D-Bus property Sources
-// and flashctl doctor show it. Ownership: values. Thread rule: none needed.
+// and flashctl doctor show it.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstddef>

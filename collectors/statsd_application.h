@@ -1,5 +1,6 @@
 // Purpose: what one application said over StatsD, tick by tick, and what that makes of its latency, rate and
-// errors (statsd_collector.h says by which rules). Ownership: values; bounded, whatever is sent.
+// errors (statsd_collector.h says by which rules).
+// Ownership: values; bounded, whatever is sent.
 // Thread rule: one thread.
 #pragma once
 

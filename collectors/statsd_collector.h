@@ -26,8 +26,9 @@
 // is not known. Degraded: it is of more than two ticks; p99 also of a tick with fewer than `few_requests`
 // samples, which borrows the newest ones of at most `look_back` ticks before it, so that a service of few
 // requests can be judged, too, where that is not enough; a rate of 0 also while latency samples come or lines
-// were lost. Ownership: owns its sockets; removes the socket file at the end if it is still its own. Thread
-// rule: one thread, the control loop's.
+// were lost.
+// Ownership: owns its sockets; removes the socket file at the end if it is still its own.
+// Thread rule: one thread, the control loop's.
 #pragma once
 
 #include <sys/socket.h>

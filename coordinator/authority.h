@@ -2,7 +2,8 @@
 // says with the key of its credentials and shows the credentials' JWT beside; whoever has credentials of the
 // same account believes it only if the account's own key, which no node and no server has, signed that JWT.
 // So a message that got under a subject of the coordinator's by any other way is known for what it is.
-// Ownership: value. Thread rule: one thread.
+// Ownership: value.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // Purpose: the coordinator's work: what the stream brings goes into the store, then each node is told how far
 // its records are safe, and which known pair is nearest to a new one where it asks. Nothing is acknowledged
-// to the stream: the store knows where it stands in it. Ownership: borrows the store. Thread rule: one
-// thread, which waits here.
+// to the stream: the store knows where it stands in it.
+// Ownership: borrows the store.
+// Thread rule: one thread, which waits here.
 #pragma once
 
 #include <functional>

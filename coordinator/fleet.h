@@ -1,5 +1,6 @@
 // Purpose: the fleet as the store knows it, as JSON for programs and as lines for people.
-// Ownership: values. Thread rule: as the store's.
+// Ownership: values.
+// Thread rule: as the store's.
 #pragma once
 
 #include <string>

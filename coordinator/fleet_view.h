@@ -1,6 +1,7 @@
 // Purpose: the fleet in memory as the HTTP API shows it: read from the store through a connection of its own,
-// so that nobody who looks holds up what is collected. Ownership: owns its connection to the store. Thread
-// rule: one thread. No clock.
+// so that nobody who looks holds up what is collected.
+// Ownership: owns its connection to the store.
+// Thread rule: one thread. No clock.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: who was given what: tokens, credentials, what was revoked, in SQLite beside the records. It is not
-// in any stream: back it up with the keys. Ownership: owns the file. Thread rule: one thread; other processes
-// may have it open too.
+// in any stream: back it up with the keys.
+// Ownership: owns the file.
+// Thread rule: one thread; other processes may have it open too.
 #pragma once
 
 #include <cstdint>

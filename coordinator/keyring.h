@@ -1,6 +1,7 @@
 // Purpose: where a fleet's identity lies on the coordinator's machine (flash-coordinator setup makes it), and
 // what each program takes of it: who may do what under which subject is decided here.
-// Ownership: values. Thread rule: reads and writes files; any thread, one writer.
+// Ownership: values.
+// Thread rule: reads and writes files; any thread, one writer.
 //
 //   operator.seed account.seed system.seed   root's: sign accounts and their users
 //   node.seed     signs nodes (role "node"); flash-coordinator's group reads it

@@ -1,8 +1,9 @@
 // Purpose: of several coordinators one speaks to the nodes (watermarks, answers): the holder of a lease, an
 // entry that is replaced by compare-and-set and told apart by its revision. No clock is compared with another
 // host's: who does not hold it waits until the revision has stood still for the lease's whole time, the
-// holder stops before. Ownership: value. Thread rule: one thread. No clock: every call that needs one takes
-// it.
+// holder stops before.
+// Ownership: value.
+// Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
 #include <cstdint>

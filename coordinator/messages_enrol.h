@@ -1,6 +1,7 @@
 // Purpose: what a node and the coordinator say about the node's identity, and the token that an operator
-// carries from one to the other. docs/COORDINATOR_PROTOCOL.md. Ownership: values. Thread rule: pure
-// functions.
+// carries from one to the other. docs/COORDINATOR_PROTOCOL.md.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 //   node -> flash.v1.id.NODE.TOKENKEY   Wish, as the token's user: the server lets it say no other subject
 //   node -> flash.v1.id.NODE.renew      Wish, as the node itself

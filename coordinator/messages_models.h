@@ -1,6 +1,7 @@
 // Purpose: what crosses the network about pretrained models, and under which subjects; messages.h has the
 // rest. docs/MODELS.md. All of it is kept by the stream FLASH_MODELS, the newest message of each subject.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 //   flash.v1.bc.models               Models: what is handed out to how many nodes, what was withdrawn
 //   flash.v1.ck.NAME.VERSION.manifest  SignedManifest

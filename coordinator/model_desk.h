@@ -1,7 +1,8 @@
 // Purpose: hands out what the stream of models has to nodes that ask: they may not ask the server for it,
 // whose answers go wherever a request says. Answers go to the asking node's own inbox alone. Of several
-// coordinators any one answers. A thread of its own, because the server is waited for. Ownership: owns the
-// thread and its connection. Thread rule: as named.
+// coordinators any one answers. A thread of its own, because the server is waited for.
+// Ownership: owns the thread and its connection.
+// Thread rule: as named.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,8 @@
 // Purpose: a connection to a NATS server, as flash-sync and flash-coordinator need it: publish, and wait for
 // messages of a subject or of a stream, without callbacks. A connection that broke is done with: open another
 // one (libnats 3.4 fails one of 256 authentications, and resends what it buffered over a reconnect).
-// Ownership: owns libnats' handles. Thread rule: one thread; it may wait in connect() and next().
+// Ownership: owns libnats' handles.
+// Thread rule: one thread; it may wait in connect() and next().
 #pragma once
 
 #include <cstdint>

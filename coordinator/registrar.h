@@ -1,6 +1,7 @@
 // Purpose: answers nodes that want credentials: with a token for the first time, with the ones they have to
-// renew them. A thread of its own, because a commit and the network wait. Ownership: Registrar owns its
-// store; RegistrarThread the thread and the connection. Thread rule: as named.
+// renew them. A thread of its own, because a commit and the network wait.
+// Ownership: Registrar owns its store; RegistrarThread the thread and the connection.
+// Thread rule: as named.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,8 @@
 // Purpose: the registry of pretrained models: what is handed out to how many nodes and what was withdrawn. It
 // lives in the stream FLASH_MODELS alone, so that any coordinator, and any operator with its credentials,
-// sees and changes the same one. Ownership: a Registry borrows the connection. Thread rule: one thread; it
-// waits for the server.
+// sees and changes the same one.
+// Ownership: a Registry borrows the connection.
+// Thread rule: one thread; it waits for the server.
 #pragma once
 
 #include <cstdint>

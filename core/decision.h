@@ -1,6 +1,7 @@
 // Purpose: the full record of one tick of one agent: what was seen, considered, refused, asked, read back,
 // earned. flashctl why, the journal, the learner and replay all read this.
-// Ownership: values, kept in a ring per agent. Thread rule: none needed.
+// Ownership: values, kept in a ring per agent.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdint>

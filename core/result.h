@@ -1,5 +1,6 @@
 // Purpose: the one error language of the house. Rooms return Result<T>; only programs log.
-// Ownership: values. Thread rule: no shared state.
+// Ownership: values.
+// Thread rule: no shared state.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // Purpose: what the operator asked for: one rule selects targets and says how they are managed. Filled by
 // daemon/config from files, by tests by hand. Every field documents its default by its initialiser.
-// Ownership: values; running agents share a rule as shared_ptr<const Rule>. Thread rule: immutable once
-// built.
+// Ownership: values; running agents share a rule as shared_ptr<const Rule>.
+// Thread rule: immutable once built.
 #pragma once
 
 #include <cstdint>

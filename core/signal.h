@@ -1,6 +1,7 @@
 // Purpose: every quantity that is sensed, once: name, unit, range, meaning. A new collector adds rows here;
 // judging (ValidateData), records, D-Bus and flashctl walk the table and need no change.
-// Ownership: static data. Thread rule: immutable.
+// Ownership: static data.
+// Thread rule: immutable.
 #pragma once
 
 #include <array>

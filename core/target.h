@@ -1,5 +1,6 @@
 // Purpose: what an agent manages: a cgroup, or a set of CPUs with their cpufreq policies.
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <compare>

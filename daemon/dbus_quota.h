@@ -1,10 +1,11 @@
 // Purpose: what strangers may ask of the bus service. Root (and whom flashd itself runs as) is outside every
 // bound. All others have, per user and together, a budget of bytes that flashd sends them and of changes that
 // they may ask for: whoever asks on is refused, and soon not answered at all. A caller that is not answered
-// runs into the bus daemon's own limit of calls that wait for a reply, and then reaches flashd no more.
-// The budgets bound what can lie unread in the bus daemon and in flashd's own queue: what has been read
-// cannot be known. Who a caller is comes from the bus (identify()); until then he is a stranger with a small
-// budget. Ownership: value. Thread rule: one thread. Pure: time is a parameter.
+// runs into the bus daemon's own limit of calls that wait for a reply, and then reaches flashd no more. The
+// budgets bound what can lie unread in the bus daemon and in flashd's own queue: what has been read cannot be
+// known. Who a caller is comes from the bus (identify()); until then he is a stranger with a small budget.
+// Ownership: value.
+// Thread rule: one thread. Pure: time is a parameter.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,8 @@
 // Purpose: one machine under control, without event loop, bus service or log: collectors, knobs, control loop
 // and the targets that the rules select. The daemon drives it, flash-bench measures it, flashd --once prints
-// it. Ownership: owns every room it builds; borrows the bus. Thread rule: one thread.
+// it.
+// Ownership: owns every room it builds; borrows the bus.
+// Thread rule: one thread.
 #pragma once
 
 #include <memory>

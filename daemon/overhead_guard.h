@@ -3,7 +3,9 @@
 // grows with what others send, not with how often flashd looks, and is bounded where it is read
 // (StatsdCollector). Beyond it flashd samples less: a longer period, or a probe taken out, whichever saves
 // more, until what is left fits; back when it fits again. Pure: the daemon measures, and does what stretch()
-// and paused() say. Ownership: values. Thread rule: one thread.
+// and paused() say.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

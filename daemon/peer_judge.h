@@ -1,8 +1,9 @@
 // Purpose: who may be flashd's learner or flash-sync. The user's number alone proves nothing: a container's
 // root has number 0, too. So the process must also live on the host's side: in flashd's own pid namespace,
 // and in a cgroup that is neither a container's, nor another user's, nor one that flashd controls. What
-// cannot be judged is refused. docs/SECURITY.md, "Peers". Ownership: values; nothing is kept. Thread rule:
-// any thread.
+// cannot be judged is refused. docs/SECURITY.md, "Peers".
+// Ownership: values; nothing is kept.
+// Thread rule: any thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,7 @@
 // Purpose: flashd's two peers behind sockets, the learner and flash-sync: what they are told of
-// configuration, agents and decisions, and where in the node what they say arrives. Ownership: owns both
-// links and their event sources; borrows event loop and node. Thread rule: the event loop's.
+// configuration, agents and decisions, and where in the node what they say arrives.
+// Ownership: owns both links and their event sources; borrows event loop and node.
+// Thread rule: the event loop's.
 #pragma once
 
 #include <systemd/sd-event.h>

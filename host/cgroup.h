@@ -1,6 +1,6 @@
 // Purpose: one cgroup as a typed reader: the same values from v2 files and from their v1 equivalents.
-// Ownership: a Cgroup owns the descriptors of the files it keeps open (about a dozen). Thread rule: an object
-// belongs to one thread; readers share no state.
+// Ownership: a Cgroup owns the descriptors of the files it keeps open (about a dozen).
+// Thread rule: an object belongs to one thread; readers share no state.
 #pragma once
 
 #include <array>

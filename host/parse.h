@@ -3,7 +3,8 @@
 // an error. In a file of rows, a row that no kernel is known to write is passed over and counted, the others
 // count: kernels add keys, and drivers make rows of shapes of their own. Only a file in which nothing that is
 // wanted can be read is an error.
-// Ownership: results are values; none keeps a view of the text unless it says so. Thread rule: none needed.
+// Ownership: results are values; none keeps a view of the text unless it says so.
+// Thread rule: none needed.
 #pragma once
 
 #include <array>

@@ -1,7 +1,8 @@
 // Purpose: paths that others may have had a hand in. A name that comes from a file (a cgroup, a cpufreq
 // policy) is opened below the directory that it belongs to and nowhere else; a file that root believes
-// (configuration, ledger) lies where nobody but root can put another in its place. Ownership: none. Thread
-// rule: any thread.
+// (configuration, ledger) lies where nobody but root can put another in its place.
+// Ownership: none.
+// Thread rule: any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Purpose: the node's CPUs and their cpufreq policies, read-only (Documentation/admin-guide/pm/cpufreq.rst).
 // Writing frequencies is actuators/ alone.
-// Ownership: values; a CpufreqPolicyReader owns the descriptors it keeps. Thread rule: an object belongs to
-// one thread.
+// Ownership: values; a CpufreqPolicyReader owns the descriptors it keeps.
+// Thread rule: an object belongs to one thread.
 #pragma once
 
 #include <array>

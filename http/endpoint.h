@@ -2,8 +2,9 @@
 // caller's loop. Nobody can stop it for others by opening connections: each has a time for its request and
 // one for taking the answer, however slowly bytes come or go; and where there are too many, a new one is let
 // in and the oldest without a whole request goes, of the address that has the most. Answers that nobody takes
-// have a bound of bytes together; the oldest goes then. Ownership: owns the
-// listening socket and libmicrohttpd's daemon. Thread rule: one thread. No clock: run() takes the time.
+// have a bound of bytes together; the oldest goes then.
+// Ownership: owns the listening socket and libmicrohttpd's daemon.
+// Thread rule: one thread. No clock: run() takes the time.
 #pragma once
 
 #include <cstddef>

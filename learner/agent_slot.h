@@ -1,5 +1,6 @@
-// Purpose: what the trainer keeps of one agent. Private to learner/trainer*.cc. Ownership: a Trainer owns its
-// slots; the model is borrowed from TrainerOptions. Thread rule: one thread.
+// Purpose: what the trainer keeps of one agent. Private to learner/trainer*.cc.
+// Ownership: a Trainer owns its slots; the model is borrowed from TrainerOptions.
+// Thread rule: one thread.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // Purpose: the pretrained models that agents begin with (FLASH 3.3): read from files of another hand, tried
 // against what an agent is, and made into the policy of one agent by the embedding of what it lived through.
-// docs/adr/0008-pretrained-models.md. Torch stays behind it. Ownership: values; a store is borrowed for a
-// call. Thread rule: one thread.
+// docs/adr/0008-pretrained-models.md. Torch stays behind it.
+// Ownership: values; a store is borrowed for a call.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

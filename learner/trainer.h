@@ -9,8 +9,9 @@
 // of each episode; what is learned here takes over when its own estimate says that it is not worse, or when
 // the pretrained policy fell below the fallback (docs/adr/0008-pretrained-models.md). All work comes in
 // slices of a few milliseconds, one agent after the other, so that the socket is served in between and no
-// agent waits for another's burst. Ownership: owns agents and checkpoints; borrows the store, which outlives
-// it. Thread rule: one thread. Reads no clock but the one it is given, for timing updates.
+// agent waits for another's burst.
+// Ownership: owns agents and checkpoints; borrows the store, which outlives it.
+// Thread rule: one thread. Reads no clock but the one it is given, for timing updates.
 #pragma once
 
 #include <cstdint>

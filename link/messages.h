@@ -1,7 +1,8 @@
 // Purpose: what crosses the socket between flashd and flash-learner: one CBOR map per SOCK_SEQPACKET message,
 // {"v": 3, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
 // docs/LEARNER_PROTOCOL.md is the contract in words.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 // flashd listens, the learner connects. After connecting:
 //   flashd  -> Hello, then an Announce per agent

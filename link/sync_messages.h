@@ -1,6 +1,7 @@
 // Purpose: what crosses the socket between flashd and flash-sync: one CBOR map per SOCK_SEQPACKET message,
 // {"v": 4, "t": TYPE, ...}, with every bound, as messages.h has it for the learner.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 // flashd listens, flash-sync connects. After connecting:
 //   flashd     -> Hello, then Scrapes: what to scrape (again whenever that changes)

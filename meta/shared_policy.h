@@ -1,7 +1,8 @@
 // Purpose: one policy for all (application, environment) pairs of a task, conditioned on a pair's embedding
 // (FLASH 3.1: "the shared model"): training against any loss of its outputs, end to end through the encoder,
-// and the policy of one pair as a snapshot. Torch stays behind it. Ownership: a SharedPolicy owns networks
-// and optimisers. Thread rule: one thread.
+// and the policy of one pair as a snapshot. Torch stays behind it.
+// Ownership: a SharedPolicy owns networks and optimisers.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

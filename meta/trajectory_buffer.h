@@ -1,6 +1,7 @@
-// Purpose: what the meta learner reads of one (application, environment) pair: trajectories of
-// [state, action, reward], selected by return, as one padded block.
-// Ownership: a TrajectoryBuffer owns copies. Thread rule: one thread.
+// Purpose: what the meta learner reads of one (application, environment) pair: trajectories of [state,
+// action, reward], selected by return, as one padded block.
+// Ownership: a TrajectoryBuffer owns copies.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // Purpose: what stands for the objective of resource-limits where a rule gives none: CPU throttling and
 // pressure (PSI). A learned policy under which they rise clearly above what they were under the rules is out
 // within seconds. docs/adr/0023-capacity-and-contention.md.
-// Ownership: values; an agent owns its trip. Thread rule: one thread.
+// Ownership: values; an agent owns its trip.
+// Thread rule: one thread.
 #pragma once
 
 #include <array>

@@ -1,5 +1,7 @@
 // Purpose: a decision as JSON: what Why() on D-Bus, flashctl --json why, the journal and replay carry. The
-// keys are stable. Ownership: values. Thread rule: pure functions.
+// keys are stable.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 //   seq, time (RFC 3339, UTC), time_us, stage, mode, controller, controller_reason, episode, step
 //   target      {name, agent, task, cgroup, unit, container{runtime,id,name,pod_uid}, cpus, owner,

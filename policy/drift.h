@@ -1,6 +1,8 @@
 // Purpose: has the world moved away from what the policy was trained on? The states of late against the
 // snapshot's normalisation (mean and deviation in training). An early sign for people: it never acts by
-// itself, the rewards do (AWARE 3.3). Ownership: value. Thread rule: none needed.
+// itself, the rewards do (AWARE 3.3).
+// Ownership: value.
+// Thread rule: none needed.
 #pragma once
 
 #include <string>

@@ -1,6 +1,8 @@
 // Purpose: checks that can refuse or change a decision, as one table of pure functions. Node capacity is
 // policy/arbiter.h (it sees all agents), the lease is the control loop's, a new policy snapshot
-// policy/snapshot_guard.h's. Ownership: an agent owns its FlapRecords. Thread rule: none needed.
+// policy/snapshot_guard.h's.
+// Ownership: an agent owns its FlapRecords.
+// Thread rule: none needed.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // Purpose: who may be in charge: AWARE Alg. 1, and the window of recent rewards that it looks at.
-// Ownership: values; an agent owns its window. Thread rule: none needed.
+// Ownership: values; an agent owns its window.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // Purpose: what the control loop keeps of one (task, target). Only policy/control_loop.cc includes it.
-// Ownership: the loop owns its agents. Thread rule: one thread.
+// Ownership: the loop owns its agents.
+// Thread rule: one thread.
 #pragma once
 
 #include <algorithm>

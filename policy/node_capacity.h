@@ -1,5 +1,7 @@
 // Purpose: what a node has to hand out, and what of it one target may have; known to the spaces, the guards
-// and the arbiter. Ownership: value. Thread rule: none needed.
+// and the arbiter.
+// Ownership: value.
+// Thread rule: none needed.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // Purpose: does a target miss its objective more often under the learned policy than it would under the
-// rules? docs/agents/life_cycle.md. Ownership: a value; an agent owns its account. Thread rule: one thread.
+// rules? docs/agents/life_cycle.md.
+// Ownership: a value; an agent owns its account.
+// Thread rule: one thread.
 #pragma once
 
 #include "core/target.h"

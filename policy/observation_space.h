@@ -1,5 +1,7 @@
 // Purpose: the state vectors of both tasks, from what was sensed. Every entry is named, scaled to about
-// [-1,1] and says whether it may be learned from. Ownership: values. Thread rule: pure functions.
+// [-1,1] and says whether it may be learned from.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // Purpose: what is good: SLO preservation and the rewards of both tasks, `paper` and `default`, by formula.
 // docs/adr/0002-reward.md says what the default changes and why.
-// Ownership: none. Thread rule: pure functions.
+// Ownership: none.
+// Thread rule: pure functions.
 //
 // All rewards are per step and lie in [0,1] (the paper's frequency reward in [-inf,1], as written), so that
 // the thresholds of UserProfile are shares of the best possible.

@@ -1,5 +1,6 @@
 // Purpose: which rule manages a target, and whether it vouches for one that nobody else does.
-// Ownership: none. Thread rule: pure functions.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,7 @@
 // Purpose: the learned policy's seat: takes offers of new snapshots, keeps the last good one, counts what was
-// refused and why. Ownership: an agent owns its seat, the seat its policy. Thread rule: one thread.
+// refused and why.
+// Ownership: an agent owns its seat, the seat its policy.
+// Thread rule: one thread.
 #pragma once
 
 #include <array>

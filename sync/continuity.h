@@ -1,7 +1,9 @@
 // Purpose: do the counters of a page go on where those of the page before were? An application begins anew,
 // and then all that it has counted since is new, if that can be so; or another process answers: one of
 // several workers behind a port, or another machine behind an address. What lies between two processes'
-// counters is nobody's rate. Ownership: a value per page. Thread rule: none needed.
+// counters is nobody's rate.
+// Ownership: a value per page.
+// Thread rule: none needed.
 #pragma once
 
 #include <array>

@@ -1,5 +1,7 @@
 // Purpose: what happened between two looks at an application's metrics page: requests, errors, latency
-// percentiles. Ownership: a value per scrape. Thread rule: none needed. No clock: the caller says when.
+// percentiles.
+// Ownership: a value per scrape.
+// Thread rule: none needed. No clock: the caller says when.
 //
 // Counters only grow; one that fell was started anew and counts from 0, series by series, where that can be
 // (continuity.h). Histograms of

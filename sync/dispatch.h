@@ -1,6 +1,7 @@
 // Purpose: which of the outbox's records are to be sent now. A record counts as safe only when the
 // coordinator's watermark covers it; until a coordinator answers, one record at a time asks for it.
-// Ownership: value. Thread rule: one thread. No clock: every call that needs one takes it.
+// Ownership: value.
+// Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
 #include <cstdint>

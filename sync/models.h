@@ -8,7 +8,8 @@
 //   nothing DIR/NAME.newest            the highest version that was ever good here: nothing below it is taken
 //   again
 //
-// Ownership: owns the directory. Thread rule: one thread.
+// Ownership: owns the directory.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: what the coordinator is to be told, on disk until it is safe there. Bounded: where the coordinator
 // is away for too long, every second of the oldest records goes, and is counted.
-// Ownership: owns the file. Thread rule: one thread.
+// Ownership: owns the file.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,8 @@
 // and nobody overtakes him. While somebody waits, who holds more than his own part and lets it lie idle, or
 // has held it for long, is ended first, if he has had more of late. So who is slow or huge waits for himself.
 //
-// Ownership: the accounts are the callers'; leave() before one goes. Thread rule: one thread. No clock: the
-// calls take the time.
+// Ownership: the accounts are the callers'; leave() before one goes.
+// Thread rule: one thread. No clock: the calls take the time.
 #pragma once
 
 #include <chrono>

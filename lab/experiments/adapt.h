@@ -1,6 +1,7 @@
 // Purpose: `flash-bench adapt` (FLASH 5.2, 5.3, Figs. 8 and 9): what each way to control earns on pairs that
-// it never saw, without adaptation and from episode to episode. Ownership: values. Thread rule: one thread
-// calls; pairs are measured on several.
+// it never saw, without adaptation and from episode to episode.
+// Ownership: values.
+// Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // Purpose: `flash-bench calibrate` compares the simulator's p99 with a load generator's, and the two are of
-// different requests. Ownership: values. Thread rule: a pure function.
+// different requests.
+// Ownership: values.
+// Thread rule: a pure function.
 #pragma once
 
 #include <vector>

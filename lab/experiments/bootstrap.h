@@ -1,6 +1,7 @@
 // Purpose: `flash-bench bootstrap` (AWARE 5.4, Fig. 10, Table 3): what learning costs while it goes on: SLO
-// violations, utilisation and reward from the first episode on. Ownership: values. Thread rule: one thread
-// calls; pairs are measured on several.
+// violations, utilisation and reward from the first episode on.
+// Ownership: values.
+// Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
 #include <set>

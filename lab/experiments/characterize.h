@@ -1,6 +1,7 @@
 // Purpose: `flash-bench characterize` (FLASH Figs. 4 and 13, AWARE Fig. 3): what a model that is not adapted
-// loses on a pair that it was not trained on. Ownership: values. Thread rule: one thread calls; pairs are
-// measured on several.
+// loses on a pair that it was not trained on.
+// Ownership: values.
+// Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
 #include "core/json.h"

@@ -1,8 +1,9 @@
 // Purpose: performance of an application in all configurations from one to a few runs: a Gaussian process
 // over (application, configuration) in log time whose posterior curves, with curves of known shape, are the
 // components of a mixture that the known runs weigh. The answer minimises the expected absolute percentage
-// error. docs/agents/flash.md, "The supervised agent". Ownership: a CurveModel owns what it learned. Thread
-// rule: const functions are pure.
+// error. docs/agents/flash.md, "The supervised agent".
+// Ownership: a CurveModel owns what it learned.
+// Thread rule: const functions are pure.
 #pragma once
 
 #include <cstdint>

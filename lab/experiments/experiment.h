@@ -1,6 +1,7 @@
 // Purpose: what the experiments with simulated lives share: their options, pools, the pretrained policy,
-// intervals, work on several threads. Ownership: values. Thread rule: in_parallel() as documented, all else
-// on one thread.
+// intervals, work on several threads.
+// Ownership: values.
+// Thread rule: in_parallel() as documented, all else on one thread.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // Purpose: `flash-bench predict` (FLASH 5.5, Fig. 10) and `flash-bench amortize` (A.7, Fig. 15): what
 // embeddings say about a move to another pair before it is made, and from how many pairs on pretraining pays.
-// Ownership: values. Thread rule: one thread calls; pairs are measured on several.
+// Ownership: values.
+// Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
 #include <vector>

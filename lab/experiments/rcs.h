@@ -1,6 +1,7 @@
 // Purpose: FLASH 5.1, Table 2 on public measurements: the supervised agent with and without embedding, and
-// ours, on applications that it never saw. Ownership: values. Thread rule: measure_rcs() starts threads of
-// its own.
+// ours, on applications that it never saw.
+// Ownership: values.
+// Thread rule: measure_rcs() starts threads of its own.
 #pragma once
 
 #include <cstdint>

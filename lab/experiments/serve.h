@@ -1,5 +1,6 @@
 // Purpose: `flash-bench serve` (AWARE 5.3, Fig. 9): a policy serves, its application is updated seven times
-// under it (AWARE 2.3), the retraining detector (Alg. 1, lines 18-21) has to notice. Ownership: values.
+// under it (AWARE 2.3), the retraining detector (Alg. 1, lines 18-21) has to notice.
+// Ownership: values.
 // Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 

@@ -1,7 +1,8 @@
 // Purpose: FLASH's programming interface (Listing 1) for supervised and for reinforcement learning agents: a
 // base learner registers, inserts samples or trajectories, gets the embedding of the pair it is dealing with,
-// and switches the meta model's update on and off. Torch stays behind it. Ownership: a model owns its meta
-// learner, buffer and optimiser. Thread rule: one thread.
+// and switches the meta model's update on and off. Torch stays behind it.
+// Ownership: a model owns its meta learner, buffer and optimiser.
+// Thread rule: one thread.
 //
 //   RlModel model = RlModel::create({});
 //   model.register_base_learner("resource-limits", state_dim, action_dim);

@@ -14,7 +14,8 @@
 //             mean_reward(*pair, {}, policy)      yours, from the same starts and chance
 //
 // All is deterministic by seed, whatever the number of threads. docs/SIMULATOR.md has the equations.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

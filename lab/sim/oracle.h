@@ -1,6 +1,7 @@
 // Purpose: the limit against which every policy is scored: rolling-horizon search on copies of the world,
 // with the true parameters and the trace but other chance than the world's own; and the baselines below it.
-// Ownership: values. Thread rule: one oracle per thread; results depend on nothing but their arguments.
+// Ownership: values.
+// Thread rule: one oracle per thread; results depend on nothing but their arguments.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// Purpose: whole text files, bounded. Ownership: none. Threads: free functions.
+// Purpose: whole text files, bounded.
+// Ownership: none. Threads: free functions.
 #pragma once
 
 #include <cstddef>
