@@ -7,9 +7,11 @@
 //   node.seed     signs nodes (role "node"); flash-coordinator's group reads it
 //   enroll.seed   root's: signs tokens (role "enroll")
 //   account.jwt   the account as the servers have it, with what is revoked
-//   coordinator.creds, system.creds          users: flash-coordinator; root, to tell the servers of
-//   revocations ca.key ca.pem server.key server.pem      TLS servers       one URL per line, as nodes reach
-//   them accounts.conf nats.conf                  nats-server's configuration
+//   coordinator.creds   user: flash-coordinator
+//   system.creds        user: root, to tell the servers of revocations
+//   ca.key ca.pem server.key server.pem      TLS
+//   servers             one URL per line, as nodes reach them
+//   accounts.conf nats.conf                  nats-server's configuration
 #pragma once
 
 #include <cstdint>

@@ -3,10 +3,11 @@
 // Ownership: values.
 // Thread rule: pure functions.
 //
-//   flash.v1.bc.models               Models: what is handed out to how many nodes, what was withdrawn
+//   flash.v1.bc.models                 Models: what is handed out to how many nodes, what was withdrawn
 //   flash.v1.ck.NAME.VERSION.manifest  SignedManifest
 //   flash.v1.ck.NAME.VERSION.CHUNK     kModelChunkBytes of the model; the last one fewer. No envelope: the
 //                                      manifest has the digest of each
+//
 //   flash-sync  -> flash.v1.rq.NODE.model   ModelQuestion, a request
 //   coordinator -> its inbox                ModelAnswer: what the stream has under one of those subjects
 #pragma once

@@ -65,13 +65,12 @@ struct Target {
   std::string unit;    // unit of the system's systemd whose own cgroup it is, if any
   Container container;
   CgroupOwner owner = CgroupOwner::Unmanaged;
-  std::string doubt;  // owner Unknown: why, in words
-  std::string
-      spell_out;  // owner Unknown: the path that a rule's select.cgroup has to spell out to vouch for it
+  std::string doubt;      // owner Unknown: why, in words
+  std::string spell_out;  // owner Unknown: the path that a rule's select.cgroup must name to vouch for it
   std::vector<int> cpus;  // CpuSet only, ascending
-  std::string
-      application;   // whose SLO counts (StatsD `app` tag); defaults to the rule's or the target's name
-  std::string rule;  // the rule that selected it
+  // Whose SLO counts (StatsD `app` tag); defaults to the rule's or the target's name.
+  std::string application;
+  std::string rule;                          // the rule that selected it
   SloSource slo_source = SloSource::Statsd;  // the rule's
   TimeUnit statsd_unit = TimeUnit::Auto;     // of the application's StatsD latencies; the rule's
   std::vector<std::string> statsd_senders;   // who may send them beside its own processes; the rule's

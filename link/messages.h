@@ -9,10 +9,9 @@
 //   learner -> Hello, then a Stored per agent it knows from this epoch
 //   flashd  -> Steps: what the learner has not stored yet (bounded backlog), then one message per tick
 //   learner -> Acknowledge after each commit, Offer when learning has produced a policy, Embedded when an
-//   agent's
-//              embedding was made, Status now and then
-//   flashd  -> Verdict per Offer; NearestPair where the fleet knows one; Announce and Gone as agents come and
-//   go
+//              agent's embedding was made, Status now and then
+//   flashd  -> Verdict per Offer; NearestPair where the fleet knows one; Announce and Gone as agents come
+//              and go
 #pragma once
 
 #include <cstdint>

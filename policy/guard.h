@@ -79,8 +79,7 @@ struct Guard {
 ///  - slew: at most +max_step_up, -max_step_down of the value per step; "no limit" counts as the whole node;
 ///    a frequency may always go one hardware step.
 ///  - flap: beyond the budget of direction reversals no memory limit is cut, and only a limit that starves
-///  its
-///    target or leaves its memory no room may turn to growing.
+///    its target or leaves its memory no room may turn to growing.
 ///  - bounds: rule, hardware, node.
 std::span<const Guard> guard_table();
 

@@ -96,11 +96,9 @@ struct StageVerdict {
 ///    another name.
 ///  - with fewer than min_rewards rewards the reward conditions do not hold in either direction.
 ///  - OFFLINE -> ONLINE also waits for the off-policy estimate that the policy is not worse than the
-///  fallback.
-///    It may delay the switch, it never brings it about.
+///    fallback. It may delay the switch, it never brings it about.
 ///  - t_serving is at least what the fallback earned, less a tolerance: a threshold that the rules exceed
-///  with
-///    ease would let a policy stop learning while it is still worse than they are.
+///    with ease would let a policy stop learning while it is still worse than they are.
 ///  - ONLINE or SERVING -> OFFLINE when avg(R) is below what the fallback earned by more than
 ///    worse_than_fallback. Alg. 1 has no way back: 3.4 lets high-stakes applications stay offline while
 ///    retraining, and a policy that is measurably worse than the rules has no business in the seat.

@@ -78,7 +78,7 @@ struct FrequencyStep {
 ///   u  use of the CPU set, [0,1]: an idle machine gains nothing
 ///   B  = g*x + (1 - g)*(1 - x), g = e*u, x the frequency's place in its range: high is good exactly as far
 ///      as work that is there gets done faster
-///   p  relative power: RAPL / highest RAPL of late, else the cubic model (f / f_upper)^3
+///   p  relative power: RAPL / highest recent RAPL reading, else the cubic model (f / f_upper)^3
 ///   Without an instruction counter (IPS missing or a proxy) the B term is left out and its weight goes to
 ///   SP; with neither IPS nor SLO the reward is not trusted: it would pay for the lowest frequency alone.
 /// Reward::ips_gain is the paper's gain, or e (NaN: not measured yet); Reward::power_cost is p.

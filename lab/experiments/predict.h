@@ -23,9 +23,8 @@ struct PredictOptions : ExperimentOptions {
 /// [{"similarity" (largest pool), "reward_drop_pct", "retraining_episodes"}]. "by_pool": [{"pairs",
 /// "correlation": {"drop", "cost"} (Pearson, with S), "error": {"drop", "drop_constant", "cost",
 /// "cost_constant"}}]: root mean square errors, leave-one-out, of meta/similarity's prediction and of the
-/// mean of all others: S is of use where the first is clearly below the second. "fit": {"similarity": [...],
-/// "drop":
-/// [...], "drop_lower", "drop_upper", "cost": [...]} of the largest pool.
+/// mean of all others: S is of use where the first is clearly below the second.
+/// "fit": {"similarity": [...], "drop": [...], "drop_lower", "drop_upper", "cost": [...]} of the largest pool.
 Result<nlohmann::ordered_json> measure_predict(const PredictOptions& options);
 
 struct AmortizeOptions : ExperimentOptions {

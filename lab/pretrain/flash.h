@@ -10,8 +10,7 @@
 //   for each episode: e = model.get_embedding();                   // computed once, cached
 //                     every base update: dL/de of the base learner's own loss -> model.add_gradient(...)
 //                     model.insert_traj_samples({trajectory}); model.end_episode();   // one backward pass
-//   model.switch_pair();                                           // at a switch of (application,
-//   environment)
+//   model.switch_pair();                              // at a switch of (application, environment)
 #pragma once
 
 #include <cstdint>
