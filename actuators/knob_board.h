@@ -40,7 +40,7 @@ namespace flash {
 
 struct KnobBoardOptions {
   double hold_cap_s = 6 * 3600;  // longest hold that repeated foreign writes lead to
-  double rediscover_s = 5;  // how often it is asked anew what CPUs can do and what blocks their frequency
+  double rediscover_s = 5;  // how often it is asked again what CPUs can do and what blocks their frequency
 };
 
 class KnobBoard final : public Actuator {

@@ -48,7 +48,7 @@ struct KnobBoard::Knob {
 struct KnobBoard::Managed {
   Target target;
   Rule rule;
-  bool denied = false;      // a write was not permitted: what blocks it is asked anew
+  bool denied = false;      // a write was not permitted: what blocks it is asked again
   std::uint32_t looks = 0;  // ticks in which a knob of the rule was not there
   std::vector<Knob> knobs;
   std::vector<KnobView> views;  // of the same index

@@ -128,7 +128,7 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
 
 /// CPUs went offline or came online, and the policies that we wrote and still see are as we left them: no
 /// foreign write. One that came gets what the others have. One that the ledger has no original of ends our
-/// turn: the next write takes all anew.
+/// turn: the next write takes all again.
 bool KnobBoard::only_policies_moved(Knob& knob, KnobView& view, const KnobReading& reading, Now now) {
   const LedgerEntry* e = ledger_.find(knob.ledger_id);
   if (!e || knob.ref.kind != KnobKind::CpuFrequency) return false;
@@ -242,7 +242,7 @@ void KnobBoard::look_for_missing() {
   }
 }
 
-/// CPUs came that the knob does not have, and it can be taken up anew with them: nobody's hold would be lost,
+/// CPUs came that the knob does not have, and it can be adopted again with them: nobody's hold would be lost,
 /// and all that it wrote can be put back first.
 bool KnobBoard::has_grown(const Knob& knob, const KnobView& view, const KnobInfo& offered) const {
   const auto in = [](const std::string& list, std::string_view part) {

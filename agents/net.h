@@ -110,7 +110,7 @@ struct Part {
   Adam* adam = nullptr;
 };
 
-/// Their parameters, to go back to after a divergence; the optimisers start anew then.
+/// Their parameters, to go back to after a divergence; the optimisers start over then.
 std::vector<at::Tensor> copy_parts(const std::vector<Part>& parts);
 /// REQUIRES: the copy is of these parts.
 void put_back(const std::vector<at::Tensor>& copy, const std::vector<Part>& parts);

@@ -25,7 +25,7 @@ struct Cells {
 };
 
 /// Entries as policy/observation_space.h orders them: IPS, IPS known, CPU use, place of the frequency, SLO
-/// preservation of latency and throughput, gain of IPS, CPU use of late. 450 cells.
+/// preservation of latency and throughput, gain of IPS, recent CPU use. 450 cells.
 Cells frequency_cells();
 inline constexpr int kFrequencyCellEntries = 14;
 

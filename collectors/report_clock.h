@@ -37,7 +37,7 @@ class ReportClock {
   bool speaks() const { return state_ == State::Spoke || state_ == State::Holds; }
   /// The time that what it said last is of; 0: not known, it was its first word.
   Duration covers() const { return covers_; }
-  /// The longest pause of late; 0: none was seen.
+  /// The longest recent pause; 0: none was seen.
   Duration longest_pause() const;
   /// How far what it said last can be trusted now. Good: it is of at most two ticks (fits()); Degraded: of
   /// more, so that what it says of several decisions cannot be told apart; Stale: it is late; Missing: it

@@ -4,7 +4,7 @@
 // Validity as StatsdCollector's: latency is Missing in a tick without a request; a tick of fewer than
 // `few_requests` borrows the newest ones of at most `look_back` ticks before it, and p99 is Degraded where
 // that is not enough; the rate is Missing until the first request was seen, then 0 is an answer: none was
-// answered. That is not "none came" while one as slow as the slowest of late may be under way (latency is
+// answered. That is not "none came" while one as slow as the slowest recent one may be under way (latency is
 // then Stale), while connections are not followed, or where some speak HTTP/2, whose requests are not
 // counted: such a 0 is Degraded.
 // Ownership: owns the probe, which it opens when the first target comes.

@@ -38,7 +38,7 @@ class ScheduleCollector {
   void collect(Now now, ObservationTable& table);
   std::vector<Degraded> degraded() const;
 
-  /// Of the probe, ever; a probe that ended is in it.
+  /// Of the probe, a monotonic total; probes that ended are included.
   Duration cost() const { return probe_.cost(); }
   /// Ends the probe: no target is counted, and why_not() says why, until resume() and another track().
   void pause(const std::string& why);

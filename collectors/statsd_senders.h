@@ -5,10 +5,10 @@
 //
 // How a sender is known: the kernel says the sender's process number and when it sent. A process that has
 // that number now, and had started before then, is the sender: numbers are given again only when their
-// process is gone. What is known of a process is kept while it lives, and its cgroup is read anew for what it
-// sent since the last time. Who ended before its datagram was read is nobody.
+// process is gone. What is known of a process is kept while it lives, and its cgroup is read again for what
+// it sent since the last time. A process that ended before its datagram was read is not known.
 //
-// Ownership: keeps copies, and two descriptors per sender of late, of which there are at most kMostSenders.
+// Ownership: keeps copies, and two descriptors per recent sender, of which there are at most kMostSenders.
 // Thread rule: one thread. No clock: the caller says when.
 #pragma once
 

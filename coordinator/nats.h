@@ -46,7 +46,7 @@ struct StreamOptions {
 
 /// What a stream keeps now.
 struct StreamState {
-  std::int64_t created_ns = 0;  // a stream made anew is another one, though it has the same name
+  std::int64_t created_ns = 0;  // a stream that was created again is another one, though it has the same name
   std::uint64_t first = 0;      // position of its oldest message
   std::uint64_t last = 0;       // of its newest
 };
@@ -55,7 +55,7 @@ class Nats {
  public:
   static constexpr Duration kBucketWait = std::chrono::milliseconds(400);
   static Result<std::unique_ptr<Nats>> connect(const NatsOptions& options);
-  /// For who does not come again by itself: tries a refused authentication anew, because of libnats 3.4.
+  /// For who does not come again by itself: tries a refused authentication again, because of libnats 3.4.
   static Result<std::unique_ptr<Nats>> connect_surely(const NatsOptions& options);
   ~Nats();
   Nats(const Nats&) = delete;

@@ -33,7 +33,7 @@ BusQuota::Caller& BusQuota::caller(std::string_view name, Duration now) {
 }
 
 /// Those who were silent for long; where all are new, whoever has nothing waiting. A forgotten caller is
-/// asked for anew; what his user has used up stays with the user.
+/// asked for again; what his user has used up stays with the user.
 void BusQuota::forget_some(Duration now) {
   std::erase_if(callers_, [&](const auto& row) {
     return row.second.waiting == 0 && !row.second.asked && now - row.second.last > kRemember;

@@ -48,7 +48,7 @@ class OverheadGuard {
   /// `probes`: their names, in the order of OwnCost::probes.
   OverheadGuard(OverheadOptions options, Duration period, std::vector<std::string> probes);
 
-  /// Other options or another period: all measures end, and counting begins anew.
+  /// Other options or another period: all measures end, and counting starts over.
   void reconfigure(OverheadOptions options, Duration period);
 
   /// After a tick. True: stretch() or paused() changed.

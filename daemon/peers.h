@@ -32,7 +32,7 @@ class Peers {
   Peers& operator=(const Peers&) = delete;
 
   /// At the start and after each reload, when the node has the configuration already: a peer is switched on
-  /// or off, told anew, or both stay as they are. A dry run teaches no learner: nothing of it is executed.
+  /// or off, told again, or both stay as they are. A dry run teaches no learner: nothing of it is executed.
   void configure(Now now, const DaemonConfig& config, bool dry_run);
   /// Once per tick, after the node's.
   void tick(Now now);

@@ -45,7 +45,7 @@ struct Trainer::AgentSlot {
   std::shared_ptr<const PretrainedModel> model;  // fits, and what was learned here has not taken over
   bool local = false;                            // what was learned here has taken over, for good
   std::optional<PretrainedModel::InitialPolicy> beginning;
-  bool episode_ended = false;    // the embedding is to be made anew
+  bool episode_ended = false;    // the embedding is to be made again
   std::uint64_t embeddings = 0;  // made for it
   std::string unfamiliar;        // why the pretrained policy is not offered though it fits
   std::vector<float> own;        // the embedding of its own trajectories, of own_model

@@ -21,7 +21,7 @@ class ObjectiveAccount {
   /// rules'.
   void step(bool missed, bool held);
 
-  /// The policy is to be held: it is overdrawn() or the rules are measured anew.
+  /// The policy is to be held: it is overdrawn(), or what the rules miss is being measured again.
   bool holds() const { return measuring_ || overdrawn(); }
 
   /// The free steps have more misses than the held ones' share explains, and slack() more.
@@ -29,7 +29,7 @@ class ObjectiveAccount {
 
   /// The policy misses more than slack(), and fewer than known() steps say what the rules would: it is held,
   /// in one piece, until kMeasured say it. Without this a share that a few hard steps at the start had made
-  /// high would excuse the policy for ever: an account that never holds learns nothing of the rules.
+  /// high would excuse the policy forever: an account that never holds learns nothing of the rules.
   bool measuring() const { return measuring_; }
 
   /// Shares of the steps, 0 to 1; 0 where there are none.

@@ -64,7 +64,7 @@ struct FrequencyStep {
   KnobRange range;                     // kHz
   int cpus = 1;
   double gain_before = std::numeric_limits<double>::quiet_NaN();  // e: ips_gain of the step before
-  double highest_power = 0;  // W, the highest that was drawn of late (power_scale.h); 0: no RAPL
+  double highest_power = 0;  // W, the highest that was drawn recently (power_scale.h); 0: no RAPL
 };
 
 /// Paper (FLASH Table 9):  r = alpha * ((IPS_t - IPS_t-1) / IPS_t) [only if the frequency rose]

@@ -37,7 +37,7 @@ class PolicySeat {
   /// Offers looked at per agent between two ticks; of those one may be accepted.
   static constexpr int kLookedAt = 4;
 
-  /// Before each tick: the counts of offers start anew.
+  /// Before each tick: the counts of offers start over.
   void new_tick() {
     looked_at_ = 0;
     accepted_now_ = false;

@@ -14,7 +14,7 @@ namespace flash::bench {
 
 struct RcsOptions {
   std::string dataset;
-  std::string test;  // empty: half of the dataset's applications, drawn anew in each repetition
+  std::string test;  // empty: half of the dataset's applications, drawn afresh in each repetition
   int repeats = 10;
   std::uint64_t seed = 1;
   int draws = 6;  // sets of known runs per test instance

@@ -59,7 +59,7 @@ class MetaModel {
   /// The end of an episode: one backward pass with the mean of the gradients, one step of Adam. The next
   /// get_embedding() sees what was inserted since.
   Result<MetaUpdate> end_episode();
-  /// Another pair: the buffer is cleared, the hidden state begins anew.
+  /// Another pair: the buffer is cleared, the hidden state starts over.
   void switch_pair();
 
   const std::string& task() const;
@@ -80,7 +80,7 @@ class SlModel : public MetaModel {
  public:
   /// EINVAL: an option that is not possible, named.
   static Result<SlModel> create(const MetaOptions& options);
-  /// One meta learner per task; a second registration starts anew.
+  /// One meta learner per task; a second registration starts over.
   Result<void> register_base_learner(const std::string& task, int feature_dim, int label_dim);
   Result<void> insert_data_samples(std::span<const LabelledSample> samples);
 

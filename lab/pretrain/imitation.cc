@@ -16,7 +16,7 @@ namespace flash {
 namespace {
 
 constexpr int kMostPoints = OracleChoice::kMost;
-// Given parameters are drawn anew each time with this share of their deviation over the pool, else 200 points
+// Given parameters are drawn each time with this share of their deviation over the pool, else 200 points
 // in 16 dimensions are learned by heart (docs/EXPERIMENTS.md). Chosen on pairs of another seed.
 constexpr double kBlur = 0.5;
 // Labels look ahead so many steps: what a limit that is too low costs when a burst comes is not over in
