@@ -39,10 +39,11 @@ struct TargetId {
   auto operator<=>(const TargetId&) const = default;
 };
 
-/// Who may write the cgroup's files (FACTS: Documentation/CGROUP_DELEGATION of systemd).
+/// Who may write the cgroup's files (systemd's docs/CGROUP_DELEGATION.md).
 enum class CgroupOwner : std::uint8_t {
-  Unmanaged,  // nobody else writes: a unit's own folder, a runtime's with its cgroupfs driver, or one that a
-              // rule spells out: write directly
+  // Nobody else writes (a unit's own folder, a runtime's with its cgroupfs driver, or one that a rule spells
+  // out): write directly.
+  Unmanaged,
   Systemd,    // a unit or scope of systemd: SetUnitProperties(runtime)
   Delegated,  // below a Delegate=yes unit: write directly
   Kubelet,    // a pod or what holds pods: rewritten by the kubelet; direct writes only when the rule opts in

@@ -1,5 +1,5 @@
-// Purpose: the tick: sense, judge, reward, life cycle, decide, guard, act, record. The daemon, tests, replay
-// and (later) the simulator run this same code.
+// Purpose: the tick: sense, judge, reward, life cycle, decide, guard, act, record. The daemon, tests
+// and the simulator (lab/sim/managed_world.h) run this same code.
 // Ownership: the loop owns its agents; collectors, actuator and events are borrowed and outlive it.
 // Thread rule: one thread. No clock, no randomness from outside: tick(now) and options.seed are all there is.
 #pragma once
