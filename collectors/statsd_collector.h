@@ -139,7 +139,7 @@ class StatsdCollector final : public Collector {
   Duration rest() const;
   /// One datagram's lines, believed whoever sent them.
   void ingest(std::string_view datagram);
-  /// Ends listening, so that clients get an error at once rather than wait for who does not read any more.
+  /// Stops listening, so that clients get an error at once instead of waiting for a reader that is gone.
   void close();
 
   const StatsdCounters& counters() const { return counters_; }

@@ -36,7 +36,7 @@ namespace flash {
 /// each. A target's processes: what is left at 6,000 small datagrams per second, or 40,000 lines in large
 /// ones.
 inline constexpr flash_budget kMemberBudget = {2 << 20, 4 << 20};
-/// Who may speak for nobody is heard a little, so that it can be said who that is.
+/// Senders that may speak for no application are read a little, so that they can be named.
 inline constexpr flash_budget kStrangerBudget = {8 << 10, 128 << 10};
 inline constexpr flash_budget kStrangersBudget = {32 << 10, 256 << 10};
 /// Where a rule lets anybody speak.

@@ -34,10 +34,10 @@ struct Message {
   std::string seal = {};       // authority.h; empty: it has none
 };
 
-/// Files, seven days, and nothing is answered to who publishes: under which subject such an answer goes is
-/// the publisher's choice, and the server gives it nobody's rights. Where it is full the oldest messages go.
-/// Whoever needs a message to arrive says it again until it is safe elsewhere: a stream that refused new ones
-/// instead would stand still until the old ones age.
+/// On disk, for seven days. Publishers get no answer: the publisher would choose the subject of such an answer,
+/// and the server checks nobody's rights for it. When the stream is full, the oldest messages go: who needs a
+/// message to arrive sends it again until it is safe elsewhere. A stream that refused new messages instead
+/// would stand still until the old ones expire.
 struct StreamOptions {
   std::string name, subjects;
   int replicas = 1;  // servers that hold it
@@ -55,7 +55,7 @@ class Nats {
  public:
   static constexpr Duration kBucketWait = std::chrono::milliseconds(400);
   static Result<std::unique_ptr<Nats>> connect(const NatsOptions& options);
-  /// For who does not come again by itself: tries a refused authentication again, because of libnats 3.4.
+  /// For callers that do not try again themselves: repeats a refused authentication, because of libnats 3.4.
   static Result<std::unique_ptr<Nats>> connect_surely(const NatsOptions& options);
   ~Nats();
   Nats(const Nats&) = delete;

@@ -19,7 +19,8 @@ enum class Signal : std::uint8_t {
   // The target's CPU (cgroup: cpu.stat / cpuacct; CPU set: /proc/stat of its CPUs).
   CpuUsage,      // cores in use
   CpuLimit,      // cores allowed, by its own limit and those of the cgroups above it; +inf = none
-  // The lowest CPU limit of the cgroups above it; of a CPU set the CPUs online, where not all are; missing: none
+  // The lowest CPU limit of the cgroups above it; of a CPU set the CPUs online, where not all of its CPUs are;
+  // missing: there is none.
   CpuCeiling,
   CpuThrottled,  // share of CFS periods that were throttled, of it or of a cgroup above it
   CpuThrottledTime,  // throttled seconds per second
@@ -29,7 +30,8 @@ enum class Signal : std::uint8_t {
   MemoryWorkingSet,  // bytes charged without inactive file pages
   MemoryLimit,       // bytes allowed, by its own limits and those of the cgroups above it; +inf = none
   MemoryCeiling,     // the lowest memory limit that is not its knob's: memory.max, those above; missing: none
-  // Bytes that the kernel leaves it when memory is short: memory.min or memory.low, its own and those above it.
+  // Bytes that the kernel leaves it when memory is short, by memory.min or memory.low, its own and those of
+  // the cgroups above it.
   MemoryProtected,
   MemoryPressureSome,
   MemoryPressureFull,

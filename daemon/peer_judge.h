@@ -49,7 +49,7 @@ struct PeerFacts {
 /// Empty: it may. Else why not, for the operator. Pure.
 std::string judge_peer(const PeerFacts& facts, const PeerRole& role, const TargetAround& target_around);
 
-/// The same of whoever has the other end. Only somebody whose user is right is looked at further.
+/// The same for the process at the other end. It is looked at further only if its user is the right one.
 std::string why_refused(const link::Connection& peer, const PeerRole& role,
                         const TargetAround& target_around);
 

@@ -51,7 +51,7 @@ struct KeyField {
   bool required = true;
   bool found = false;
 };
-/// Flat keyed files (cpu.stat, memory.events, memory.oom_control). Other keys are no business of ours; a
+/// Flat keyed files (cpu.stat, memory.events, memory.oom_control). Other keys are ignored; a
 /// wanted key whose value is no number is a skipped row. EINVAL: a required key has no row that can be read,
 /// or none of the keys has.
 Result<void> parse_flat_keyed(std::string_view text, std::span<KeyField> fields,

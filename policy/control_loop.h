@@ -72,7 +72,7 @@ struct AgentChange {
 
 /// Of one target: how often policies hurt it and are out for it (policy/fast_trip.cc).
 struct HurtRecord {
-  std::string rule, target;  // their names: a target that is made again is the same here
+  std::string rule, target;  // their names: a target that is created again is the same here
   std::uint64_t hurts = 0, failures = 0;
   WallTime out_until{};
   bool operator==(const HurtRecord&) const = default;

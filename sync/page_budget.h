@@ -58,9 +58,9 @@ class PageBudget {
   bool grow(Duration now, Account& page, std::size_t bytes);
   /// It is read (`whole`), or will not be.
   void end(Duration now, Account& page, bool whole);
-  /// Who waited and may be asked for now; null: nobody. Again until null.
+  /// A page that waited and may be asked for now; null: none. Call again until null.
   Account* next(Duration now);
-  /// Who is to be ended so that another has his turn; null: nobody. Again after each end().
+  /// A page that is to be ended so that another gets its turn; null: none. Call again after each end().
   Account* overdue(Duration now) const;
   void leave(Account& page);
 
