@@ -40,8 +40,8 @@ struct LedgerRestore {
   bool kept = false;              // left in force for the next daemon, which resumes the leases
   std::string kept_because;       // the marker's reason
   std::size_t previous_boot = 0;  // entries of an earlier boot: nothing to put back
-  std::vector<std::string>
-      problems;  // of the ledger: something may be in force that it does not tell of any more
+  // Of the ledger: something may be in force that it does not tell of any more.
+  std::vector<std::string> problems;
 
   /// All that we changed is as it was before, for certain.
   bool proven() const { return !kept && problems.empty() && report.complete(); }

@@ -35,8 +35,8 @@ class CgroupAncestors {
   /// What a cgroup and all above it allow those below.
   struct Allowed {
     Ceiling cores, memory;
-    Sample
-        guarded;  // the least that memory.min and memory.low leave below them; missing: none of them has any
+    // The least that memory.min and memory.low leave below them; missing: none of them has any.
+    Sample guarded;
     // The worst of them, Missing where none has a limit.
     Sample throttled;       // share of periods
     Sample throttled_time;  // seconds per second

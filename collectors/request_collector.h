@@ -44,8 +44,8 @@ class RequestHistory {
   };
   /// `requests`: of this tick. nullopt: none of them has a latency.
   std::optional<Percentiles> add(const LatencySlots& requests, const RequestOptions& options);
-  /// What add() said last, while after `quiet` without an answer a request as slow as the slowest recent one may
-  /// still be under way; nullopt after that.
+  /// What add() said last, while after `quiet` without an answer a request as slow as the slowest recent one
+  /// may still be under way; nullopt after that.
   std::optional<Percentiles> held(Duration quiet) const;
 
  private:

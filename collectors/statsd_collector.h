@@ -190,8 +190,8 @@ class StatsdCollector final : public Collector {
   std::unique_ptr<StatsdDoor> door_;
   std::string no_door_;
   std::uint64_t door_generation_ = 0;
-  std::unordered_map<std::string, std::uint64_t>
-      named_at_door_;  // cgroups that a rule names, since they sent
+  // Cgroups that a rule names, since they sent.
+  std::unordered_map<std::string, std::uint64_t> named_at_door_;
   std::unordered_map<std::uint64_t, std::uint64_t> cut_at_door_;  // by target: datagrams dropped so far
   const StatsdSenders::Sender* speaker_ = nullptr;  // of the datagram at hand; null: believed in all
   bool speaker_over_udp_ = false;

@@ -61,8 +61,8 @@ std::string wish_subject(const Petitioner& petitioner);
 std::optional<Petitioner> petitioner_of(std::string_view subject);
 /// What the inboxes of a node, or of a token, begin with.
 std::string inbox_prefix(std::string_view user);
-/// May an answer to this user go to `reply`: is it one subject below the user's own inboxes? A request may name
-/// any subject, and the answer is sent with the rights of the answering side.
+/// May an answer to this user go to `reply`: is it one subject below the user's own inboxes? A request may
+/// name any subject, and the answer is sent with the rights of the answering side.
 bool is_inbox_of(std::string_view reply, std::string_view user);
 
 }  // namespace flash::coordinator

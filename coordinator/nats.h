@@ -34,10 +34,10 @@ struct Message {
   std::string seal = {};       // authority.h; empty: it has none
 };
 
-/// On disk, for seven days. Publishers get no answer: the publisher would choose the subject of such an answer,
-/// and the server checks nobody's rights for it. When the stream is full, the oldest messages go: who needs a
-/// message to arrive sends it again until it is safe elsewhere. A stream that refused new messages instead
-/// would stand still until the old ones expire.
+/// On disk, for seven days. Publishers get no answer: the publisher would choose the subject of such an
+/// answer, and the server checks nobody's rights for it. When the stream is full, the oldest messages go: who
+/// needs a message to arrive sends it again until it is safe elsewhere. A stream that refused new messages
+/// instead would stand still until the old ones expire.
 struct StreamOptions {
   std::string name, subjects;
   int replicas = 1;  // servers that hold it

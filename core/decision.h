@@ -44,8 +44,8 @@ struct Alternative {
 enum class Verdict : std::uint8_t { Changed, Refused };
 
 struct GuardVerdict {
-  std::string_view
-      guard;  // "objective", "pressure", "slew", "flap", "bounds"; "capacity", "lease", "snapshot"
+  // "objective", "pressure", "slew", "flap", "bounds"; "capacity", "lease", "snapshot".
+  std::string_view guard;
   KnobKind knob = KnobKind::CpuLimit;
   Verdict verdict = Verdict::Changed;
   double before = 0, after = 0;

@@ -17,12 +17,12 @@ namespace flash {
 
 enum class Signal : std::uint8_t {
   // The target's CPU (cgroup: cpu.stat / cpuacct; CPU set: /proc/stat of its CPUs).
-  CpuUsage,      // cores in use
-  CpuLimit,      // cores allowed, by its own limit and those of the cgroups above it; +inf = none
-  // The lowest CPU limit of the cgroups above it; of a CPU set the CPUs online, where not all of its CPUs are;
-  // missing: there is none.
+  CpuUsage,  // cores in use
+  CpuLimit,  // cores allowed, by its own limit and those of the cgroups above it; +inf = none
+  // The lowest CPU limit of the cgroups above it; of a CPU set the CPUs online, where not all of its CPUs
+  // are; missing: there is none.
   CpuCeiling,
-  CpuThrottled,  // share of CFS periods that were throttled, of it or of a cgroup above it
+  CpuThrottled,      // share of CFS periods that were throttled, of it or of a cgroup above it
   CpuThrottledTime,  // throttled seconds per second
   CpuPressureSome,   // PSI share of time, 0..1, over the tick
   // Memory.

@@ -55,8 +55,8 @@ Result<std::string> read_file(const std::string& path, std::size_t limit = 1 << 
 /// One write(2) of the whole text, as kernel files need it. Creates nothing.
 Result<void> write_file(const std::string& path, std::string_view text);
 
-/// Decides which of many successive calls try a failed operation again: each of the first eight, then one after
-/// an eighth of the calls so far, and at least each 64th.
+/// Decides which of many successive calls try a failed operation again: each of the first eight, then one
+/// after an eighth of the calls so far, and at least each 64th.
 class Backoff {
  public:
   bool due() {

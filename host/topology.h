@@ -51,7 +51,8 @@ class CpufreqPolicyReader {
 
   // For every tick: kept open (KeptFile).
 
-  /// scaling_cur_freq: what the hardware says it runs at, or what was last asked for, depending on the driver.
+  /// scaling_cur_freq: what the hardware says it runs at, or what was last asked for; that is the driver's
+  /// choice.
   Result<std::uint64_t> current_khz();
   Result<std::uint64_t> min_khz();
   Result<std::uint64_t> max_khz();

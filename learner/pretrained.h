@@ -40,8 +40,8 @@ class PretrainedModel {
   /// What an agent begins with, from its trajectories in the store.
   struct InitialPolicy {
     PolicySnapshot policy;  // with the embedding; version, expiry and data_steps are the caller's
-    std::vector<float>
-        own;  // the embedding of the agent's own trajectories, before a neighbour's was mixed in
+    // The embedding of the agent's own trajectories, before a neighbour's was mixed in.
+    std::vector<float> own;
     double neighbour_share = 0;       // of the policy's embedding
     SeenEmbeddings::Nearest nearest;  // of `own`
     std::size_t steps = 0;            // that it is of

@@ -1,6 +1,6 @@
 // Purpose: who learns what and when. There is one Agent per announced agent. It is trained as the stage says
-// that its agent has in flashd; its policies are published, its state is kept in checkpoints. flashd moves the
-// stages (AWARE Alg. 1), this follows them:
+// that its agent has in flashd; its policies are published, its state is kept in checkpoints. flashd moves
+// the stages (AWARE Alg. 1), this follows them:
 //
 //   INITIALIZED, OFFLINE  the fallback acts; at the end of an episode, offline_updates updates of the offline
 //                         method

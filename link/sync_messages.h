@@ -105,8 +105,8 @@ struct Reading {
   bool exact = true;   // false: a summary's over a time of its own, or the buckets are too coarse
   bool at_least =
       false;  // p99 is above the highest bucket, and p99_ms that one's bound; so is p50 where equal
-  std::string
-      no_latency;  // why there never is one, though the page is good; empty: there is, or was no request
+  // Why there never is one, though the page is good; empty: there is, or was no request.
+  std::string no_latency;
 };
 
 struct WantMetrics {};

@@ -61,8 +61,8 @@ class SharedPolicy {
                  std::span<const float> step_mean, std::span<const float> step_scale);
 
   /// One step of Adam. `states` [N,S]; row i belongs to pair `pair[i]`, whose context is contexts[pair[i]]
-  /// (Embedding) or given[pair[i] * given ...] (Privileged). `loss` gets the outputs [N,outputs] and fills the
-  /// gradient of the loss with respect to them; its return value is handed through.
+  /// (Embedding) or given[pair[i] * given ...] (Privileged). `loss` gets the outputs [N,outputs] and fills
+  /// the gradient of the loss with respect to them; its return value is handed through.
   using Loss = std::function<double(std::span<const float> outputs, std::span<float> gradient)>;
   double train(std::span<const float> states, std::span<const int> pair,
                std::span<const Sequences* const> contexts, std::span<const float> given, const Loss& loss);

@@ -1,4 +1,5 @@
-// Purpose: what the control loop keeps of one (task, target). Only policy/control_loop_impl.h (and tests) includes it.
+// Purpose: what the control loop keeps of one (task, target). Only policy/control_loop_impl.h (and tests)
+// includes it.
 // Ownership: the loop owns its agents.
 // Thread rule: one thread.
 #pragma once

@@ -8,17 +8,17 @@
 
 namespace flash {
 
-/// Counts misses of the objective (SP < 1) apart: in steps in which the policy was free, and in steps in which
-/// it was held to what the rules ask for, or the rules were in charge. The second share is at most what the
-/// rules alone would have: a held policy gives as much as they do, of limits also more (guard_table). Old
+/// Counts misses of the objective (SP < 1) apart: in steps in which the policy was free, and in steps in
+/// which it was held to what the rules ask for, or the rules were in charge. The second share is at most what
+/// the rules alone would have: a held policy gives as much as they do, of limits also more (guard_table). Old
 /// steps fade, and with them what is known of the rules.
 class ObjectiveAccount {
  public:
   explicit ObjectiveAccount(Task task) : slack_(slack(task)), known_(known(task)) {}
 
   /// A step under control ended. A run of misses that began while the policy was free counts as the policy's
-  /// to its end, even if the policy is held meanwhile: else the first seconds of a burst would be the policy's
-  /// and the rest the rules'.
+  /// to its end, even if the policy is held meanwhile: else the first seconds of a burst would be the
+  /// policy's and the rest the rules'.
   void step(bool missed, bool held);
 
   /// The policy is to be held: it is overdrawn(), or what the rules miss is being measured again.

@@ -17,10 +17,10 @@ namespace flash {
 /// equals its list (no list: any set); a resource-limits rule matches cgroups only.
 bool matches(const Rule& rule, const Target& target);
 
-/// Does the rule vouch for a target whose owner cannot be told? It does where its select.cgroup names, without
-/// wildcards, the folder below which the owner is unknown (or the beginning of its name): the author of the
-/// rule then knows whose it is. A target inside something else (spell_out ends in '/') needs that whole path.
-/// "*" vouches for nothing.
+/// Does the rule vouch for a target whose owner cannot be told? It does where its select.cgroup names,
+/// without wildcards, the folder below which the owner is unknown (or the beginning of its name): the author
+/// of the rule then knows whose it is. A target inside something else (spell_out ends in '/') needs that
+/// whole path. "*" vouches for nothing.
 bool vouches_for(const Rule& rule, const Target& target);
 
 /// The matching rule of highest priority, of equal ones the first by name; nullptr if none matches.

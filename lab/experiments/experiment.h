@@ -31,8 +31,8 @@ struct ExperimentOptions {
   bool quick = false;              // a small form, for a look
   std::string apps, envs, traces;  // pools of others; empty: drawn by seed
   PoolKind kind = PoolKind::Drawn;
-  // TASK.model (imitation) and TASK.shared.model (without embedding) in it, else small ones are pretrained here;
-  // empty: default_models()
+  // TASK.model (imitation) and TASK.shared.model (without embedding) in it, else small ones are pretrained
+  // here; empty: default_models()
   std::string models;
 };
 

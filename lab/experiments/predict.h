@@ -24,7 +24,7 @@ struct PredictOptions : ExperimentOptions {
 /// "correlation": {"drop", "cost"} (Pearson, with S), "error": {"drop", "drop_constant", "cost",
 /// "cost_constant"}}]: root mean square errors, leave-one-out, of meta/similarity's prediction and of the
 /// mean of all others: S is of use where the first is clearly below the second.
-/// "fit": {"similarity": [...], "drop": [...], "drop_lower", "drop_upper", "cost": [...]} of the largest pool.
+/// "fit", of the largest pool: {"similarity": [...], "drop": [...], "drop_lower", "drop_upper", "cost": [...]}.
 Result<nlohmann::ordered_json> measure_predict(const PredictOptions& options);
 
 struct AmortizeOptions : ExperimentOptions {
@@ -39,8 +39,8 @@ struct AmortizeOptions : ExperimentOptions {
 /// pair, null where nothing is saved; in seconds, an episode of retraining costs what was measured here, in
 /// episodes both sides count environment steps (what the oracle looks ahead is in the seconds alone).
 /// "curves": {"pairs": [1, 2, 5, ...], "tl": [...], "50": [...]}: episodes per pair when so many were adapted
-/// to (Fig. 15). "shared": {"pairs", "adaptation_episodes", "imitation_less_shared"}: the largest pool, pretrained
-/// without an embedding.
+/// to (Fig. 15). "shared": {"pairs", "adaptation_episodes", "imitation_less_shared"}: the largest pool,
+/// pretrained without an embedding.
 Result<nlohmann::ordered_json> measure_amortize(const AmortizeOptions& options);
 
 }  // namespace flash::bench

@@ -63,9 +63,9 @@ struct EvaluationOptions {
   OracleOptions oracle;
 };
 
-/// The random stream of an episode: fork(0) is the world's. All policies that are judged on the episode get the
-/// same stream, so that a score shows the policy and not what the load happened to be. Pairs of a pool do not
-/// share it.
+/// The random stream of an episode: fork(0) is the world's. All policies that are judged on the episode get
+/// the same stream, so that a score shows the policy and not what the load happened to be. Pairs of a pool do
+/// not share it.
 Random episode_random(const Pair& pair, std::uint64_t seed, int episode);
 
 /// Mean rewards per step.
