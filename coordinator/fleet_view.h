@@ -47,8 +47,8 @@ struct NodeView {
   std::array<std::size_t, kStages> stages{};
   std::optional<double> reward, fallback;  // means of its agents' latest
   std::uint64_t records = 0;
-  std::uint64_t lag =
-      0;  // records that are stored but not covered by a watermark: something before them is missing
+  // Records that are stored but not covered by a watermark: something before them is missing.
+  std::uint64_t lag = 0;
   std::int64_t latest_us = 0;
 };
 

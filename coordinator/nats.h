@@ -20,10 +20,10 @@ namespace flash::coordinator {
 
 struct NatsOptions {
   std::string url;  // nats://host:4222; tls://host:4222; of a cluster several, between commas
-  std::string
-      credentials;   // file of NATS credentials (JWT and NKey), read at each connect; empty: none needed
-  std::string ca;    // file of certificates that sign the server's; empty: the system's
-  std::string name;  // what the server's operator sees
+  // File of NATS credentials (JWT and NKey), read at each connect; empty: none needed.
+  std::string credentials;
+  std::string ca;            // file of certificates that sign the server's; empty: the system's
+  std::string name;          // what the server's operator sees
   std::string inbox_prefix;  // where answers may come to; empty: _INBOX
 };
 

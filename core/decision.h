@@ -29,8 +29,8 @@ struct Reward {
   double utilization = 0;       // mean RU (limits)
   double ips_gain = 0;          // frequency
   double power_cost = 0;        // frequency, Default only
-  bool slo_known =
-      true;              // false: an objective's metric was not measured, slo_preservation says nothing of it
+  // False: an objective's metric was not measured, slo_preservation says nothing of it.
+  bool slo_known = true;
   bool trusted = false;  // every input was Good: may be learned from and counts for the life cycle
   bool given = false;    // false on the first step: nothing to judge yet
 };

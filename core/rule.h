@@ -63,8 +63,8 @@ enum class RewardKind : std::uint8_t { Default, Paper };
 
 struct RewardOptions {
   RewardKind kind = RewardKind::Default;
-  double alpha =
-      0.5;  // FLASH Tables 7 and 9: weight of SLO preservation (limits) or of the IPS gain (frequency)
+  // FLASH Tables 7 and 9: weight of SLO preservation (limits) or of the IPS gain (frequency).
+  double alpha = 0.5;
   double power_price = 0.25;  // Default only: weight of relative power, cpu-frequency task
 };
 

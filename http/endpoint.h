@@ -39,8 +39,8 @@ struct EndpointOptions {
   /// that page.
   std::vector<std::string> names = {};
   unsigned connections = 32;  // at once
-  Duration request_longest =
-      std::chrono::seconds(5);  // from its beginning, or the last answer, to its whole head
+  // From its beginning, or the last answer, to its whole head.
+  Duration request_longest = std::chrono::seconds(5);
   Duration answer_longest = std::chrono::seconds(30);
   std::size_t answer_bytes = 8u << 20;  // of all bodies on their way; twice that while connections close
 };

@@ -103,8 +103,8 @@ struct Reading {
   double p50_ms = 0, p99_ms = 0;
   double samples = 0;  // requests that the percentiles are of
   bool exact = true;   // false: a summary's over a time of its own, or the buckets are too coarse
-  bool at_least =
-      false;  // p99 is above the highest bucket, and p99_ms that one's bound; so is p50 where equal
+  // p99 is above the highest bucket, and p99_ms that one's bound; so is p50 where equal.
+  bool at_least = false;
   // Why there never is one, though the page is good; empty: there is, or was no request.
   std::string no_latency;
 };

@@ -30,8 +30,8 @@ namespace flash {
 struct LoopOptions {
   Mode mode = Mode::Recommend;  // for rules that give none
   int episode_steps = 100;
-  std::size_t history =
-      32;  // full decisions kept per agent (1 to 2 KiB each); rewards are kept for 600 steps
+  // Full decisions kept per agent (1 to 2 KiB each); rewards are kept for 600 steps.
+  std::size_t history = 32;
   std::uint64_t seed = 1;
   NodeCapacity capacity;
 };

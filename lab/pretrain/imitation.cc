@@ -180,8 +180,8 @@ class Imitation {
 
   /// Every pair lives o_.steps steps; rows and recordings are kept. Mean reward per step.
   double act(int round) {
-    constexpr double kOther =
-        0.08;  // share of steps that begin something else, so that ways back are learned
+    // Share of steps that begin something else, so that ways back are learned.
+    constexpr double kOther = 0.08;
     constexpr int kOtherSteps = 3;
     const std::size_t n = pairs_.size();
     const Random chance = random_.fork(static_cast<std::uint64_t>(round));
