@@ -65,12 +65,12 @@ class StatsdSenders {
   bool anybody() const { return anybody_ > 0; }
   /// What both sides of the socket keep.
   flash_door_settings budgets() const;
-  /// Grows when what somebody may speak for may have changed.
+  /// Grows when the applications that senders may speak for may have changed.
   std::uint64_t generation() const { return generation_; }
 
   /// Who sent it. `sent` and `now` on CLOCK_BOOTTIME; `now` is not after this call. Good until the next call.
   const Sender& find(pid_t pid, Duration sent, Duration now);
-  /// One of whom nothing is known: it speaks where anybody may.
+  /// An unknown sender: it may speak for applications that anybody may speak for.
   const Sender& nobody();
 
   /// Is there so much left of the sender's budget? Taken, if so.

@@ -29,8 +29,8 @@ class ModelDesk {
   using Get = std::function<Result<std::optional<Message>>(const std::string& subject)>;
   explicit ModelDesk(Get get) : get_(std::move(get)) {}
 
-  /// nullopt: nothing is answered to who may not ask, or asks too often, or would have the answer go
-  /// elsewhere. An error is get()'s.
+  /// nullopt: no answer, for a node that may not ask, asks too often, or wants the answer anywhere but in its
+  /// own inbox. An error is get()'s.
   Result<std::optional<std::string>> answer(const Message& question, Duration now);
   std::uint64_t refused() const { return refused_; }
 

@@ -70,7 +70,7 @@ class Node {
   /// `woke`: this thread's CPU time when it was woken for that. Returns how long to let them wait from here
   /// on.
   Duration drain_metrics(std::optional<Duration> woke = std::nullopt);
-  /// Nobody is listened to any more.
+  /// Stops listening to StatsD senders.
   void close_metrics();
   /// Of the StatsD sockets; empty without them.
   std::vector<std::pair<std::string, std::uint64_t>> metrics_counters() const;

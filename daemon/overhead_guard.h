@@ -23,13 +23,13 @@ struct OverheadOptions {
   bool operator==(const OverheadOptions&) const = default;
 };
 
-/// Ever, as of `at` (CLOCK_MONOTONIC).
+/// Totals since the start, as of `at` (CLOCK_MONOTONIC).
 struct OwnCost {
   Duration at{};
   Duration process{};            // user and system time
-  Duration reading{};            // of it: datagrams of applications, and of who is not believed
+  Duration reading{};            // of it: datagrams of applications, and of senders not believed
   Duration believed{};           // of reading: what was believed
-  std::vector<Duration> probes;  // of their programs, in whoever's context they ran
+  std::vector<Duration> probes;  // of their programs, in the context of any process
 };
 
 class OverheadGuard {

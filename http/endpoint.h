@@ -34,9 +34,9 @@ struct Response {
 
 struct EndpointOptions {
   bool loopback_only = true;  // no other address may be listened on
-  /// By which it may be asked for, besides localhost and any number. Another Host gets 421: a page from
-  /// elsewhere whose name was made to lead here (DNS rebinding) would read it with the eyes of who looks at
-  /// that page.
+  /// Host names that are accepted, besides localhost and any numeric address. Any other Host gets 421: else a
+  /// page from elsewhere whose name leads here (DNS rebinding) could read this server through its visitor's
+  /// browser.
   std::vector<std::string> names = {};
   unsigned connections = 32;  // at once
   // From its beginning, or the last answer, to its whole head.

@@ -72,8 +72,8 @@ class SharedPolicy {
   std::vector<float> embed(std::span<const Sequences* const> contexts) const;
   /// [P, context_dim()] of what a node has of P pairs: the embedding of the selection, and where there is
   /// more than the initial stage the mean of that and the initial stage's. Half of what the policy was
-  /// trained on was lived under the rules (docs/agents/shared_policy.md), and a policy that sees nothing but
-  /// what it did itself strays.
+  /// trained on was lived under the rules (docs/agents/shared_policy.md), and a policy that sees only its own
+  /// steps drifts away.
   std::vector<float> embed(std::span<const TrajectoryBuffer> known) const;
   /// Outputs [N,outputs] for states [N,S]; row i's context is contexts[pair[i] * context_dim() ...].
   void evaluate(std::span<const float> states, std::span<const int> pair, std::span<const float> contexts,

@@ -45,7 +45,7 @@ class Continuity {
   Verdict judge(const PageCounters& before, const PageCounters& now, double covers_s);
   /// Does that series of the page just judged go on, or is it counted from zero?
   bool goes_on(const std::string& series) const { return goes_on_.contains(series); }
-  /// What it remembers takes, about.
+  /// About how much memory it uses.
   std::size_t bytes() const;
   /// Instead of judge(), of pages that cannot be compared. True: that happens again and again.
   bool note_change();

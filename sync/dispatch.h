@@ -30,8 +30,8 @@ class Dispatch {
   Wanted wanted(Duration now);
   /// REQUIRES: the next one that was wanted.
   void sent(Duration now, std::uint64_t seq);
-  /// A watermark has come. true: it covers more than the one before. One of a coordinator with a lower lease
-  /// than was heard over this connection does not count: it does not speak any more, and does not know.
+  /// A watermark has come. true: it covers more than the one before. A watermark with a lower lease than was
+  /// heard over this connection does not count: its coordinator has lost the lease and does not know it yet.
   bool confirmed(Duration now, std::uint64_t seq, std::uint64_t lease = 0);
 
  private:

@@ -39,7 +39,7 @@ class Outbox {
   Outbox& operator=(Outbox&&) noexcept;
   ~Outbox();
 
-  /// The name under which its records are known: another one per file.
+  /// The name under which its records are known, unique per file.
   const std::string& run() const;
   /// All or nothing, on the disk when it returns. What it has taken already is left out.
   Result<void> add(std::span<const Item> items);

@@ -23,8 +23,8 @@ struct CharacterizeOptions : ExperimentOptions {
 /// "cpu_utilization", "memory_utilization"}}}, METHOD one of unadapted, imitation (the pretrained shared
 /// policy after one episode under the rules), shared (the same, pretrained without an embedding), rule,
 /// converged (an agent of the new pair, the reference). "updates": {UPDATE: {METHOD: {"reward_drop_pct"},
-/// "pairs"}}. "cdf": {CHANGE: {METHOD: [drops in per cent, ascending]}}. "imitation_less_shared_pct": {CHANGE: the
-/// difference of their drops}. Intervals are over the pairs that agents were trained on.
+/// "pairs"}}. "cdf": {CHANGE: {METHOD: [drops in per cent, ascending]}}. "imitation_less_shared_pct":
+/// {CHANGE: the difference of their drops}. Intervals are over the pairs that agents were trained on.
 Result<nlohmann::ordered_json> measure_characterize(const CharacterizeOptions& options);
 
 }  // namespace flash::bench

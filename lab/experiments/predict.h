@@ -24,7 +24,8 @@ struct PredictOptions : ExperimentOptions {
 /// "correlation": {"drop", "cost"} (Pearson, with S), "error": {"drop", "drop_constant", "cost",
 /// "cost_constant"}}]: root mean square errors, leave-one-out, of meta/similarity's prediction and of the
 /// mean of all others: S is of use where the first is clearly below the second.
-/// "fit", of the largest pool: {"similarity": [...], "drop": [...], "drop_lower", "drop_upper", "cost": [...]}.
+/// "fit", of the largest pool: {"similarity": [...], "drop": [...], "drop_lower", "drop_upper", "cost":
+/// [...]}.
 Result<nlohmann::ordered_json> measure_predict(const PredictOptions& options);
 
 struct AmortizeOptions : ExperimentOptions {
