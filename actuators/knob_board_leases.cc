@@ -36,7 +36,7 @@ void KnobBoard::observe(Now now) {
     for (std::size_t i = 0; i < managed->knobs.size(); ++i) settle(managed->knobs[i], managed->views[i], now);
 }
 
-/// Opened late (the disk was full): what an earlier process left is nobody's by now.
+/// Opened late (the disk was full): what an earlier process left has no owner by now.
 void KnobBoard::look_after_ledger(Now now) {
   const auto state = ledger_.ensure(now);
   if (!state || *state == LedgerState::Same) return;
@@ -67,7 +67,7 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
   view.current = Sample::good(reading->value);
   LeaseState lease = view.lease;
   if (lease == LeaseState::Gone) {
-    // It came back: a CPU was offline. What the kernel made of our value meanwhile is nobody's opinion.
+    // It came back: a CPU was offline. What the kernel made of our value meanwhile is no foreign value.
     lease = knob.ledger_id ? LeaseState::Ours : LeaseState::Unclaimed;
     knob.ours = reading->value;
     knob.ours_mode = reading->mode;
@@ -145,7 +145,7 @@ bool KnobBoard::only_policies_moved(Knob& knob, KnobView& view, const KnobReadin
     put_back({*e});
     return true;
   }
-  // Whatever a policy came back with is nobody's opinion; until we write again anything may be ours.
+  // Whatever value a policy came back with is no foreign value; until we write again anything may be ours.
   LedgerIntent intent{knob.ledger_id, &knob.ref, e->original, e->raw, knob.ours};
   const auto announced = ledger_.begin(now, std::span(&intent, 1));
   note_ledger(announced);

@@ -57,7 +57,7 @@ class RequestHistory {
   void keep(const LatencySlots& requests, std::uint64_t n);
 
   std::array<Recent, kRecent> recent_{};  // the newest, a ring
-  std::uint64_t taken_ = 0;               // ever; the next goes to taken_ % kRecent
+  std::uint64_t taken_ = 0;               // in all; the next goes to taken_ % kRecent
   std::uint64_t tick_ = 0;
   std::optional<Percentiles> last_;
 };
@@ -91,7 +91,7 @@ class RequestCollector final : public Collector, public KernelProbe {
     RequestHistory history;
     std::optional<Duration> last;
     Duration answered_at{};  // a request, last
-    bool seen = false;       // a request, ever
+    bool seen = false;       // a request, at any time
     bool dropped = false;    // the kernel had no room for a connection in the last tick
   };
   void retry(bool all);

@@ -137,7 +137,7 @@ class StatsdCollector final : public Collector {
   std::size_t drain(std::optional<Duration> woke = std::nullopt);
   /// So long nothing should be read: reading took its share. What comes meanwhile waits in the kernel.
   Duration rest() const;
-  /// One datagram's lines, believed whoever sent them.
+  /// One datagram's lines, believed whatever process sent them.
   void ingest(std::string_view datagram);
   /// Stops listening, so that clients get an error at once instead of waiting for a reader that is gone.
   void close();

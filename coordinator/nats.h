@@ -62,7 +62,7 @@ class Nats {
   Nats& operator=(const Nats&) = delete;
 
   bool open() const;
-  /// What went wrong last, also behind our back (a subject that is not allowed); empty: nothing.
+  /// What went wrong last, also asynchronously (a subject that is not allowed); empty: nothing.
   std::string trouble() const;
   /// How often the server said that something is not allowed to these credentials.
   std::uint64_t violations() const;

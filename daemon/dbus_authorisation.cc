@@ -170,7 +170,7 @@ int DbusService::Impl::begin_change(sd_bus_message* call, sd_bus_error* error) {
   return 1;
 }
 
-/// A stranger's call beyond what he may ask for.
+/// A stranger's call beyond its budget.
 int DbusService::Impl::turn_away(sd_bus_message* call, const ChangeMethod& method, BusQuota::Caller& caller) {
   if (quota.refuse(caller, callbacks.now().mono) == QuotaReply::Refuse) refuse(call);
   log_turned_away(method, caller, sd_bus_message_get_sender(call));

@@ -112,7 +112,7 @@ class LimitsFallback {
   /// sentence per managed knob to `explanation`.
   void decide(const LimitsInput& input, Action& proposed, std::string& explanation);
 
-  /// Bytes above the working set that a memory limit keeps free, whoever decides.
+  /// Bytes above the working set that a memory limit keeps free, whichever controller decides.
   double growth_room(Duration now) const { return growth_.room(now); }
 
  private:

@@ -199,7 +199,7 @@ void ControlLoop::recall_hurts(Now now, std::span<const HurtRecord> records) {
   }
 }
 
-/// A target that was made again (a container that was started again) is not a new chance for whoever hurt it.
+/// A target that was created again (a restarted container) is no new chance for policies that hurt it.
 void ControlLoop::Impl::recall(ManagedAgent& a) {
   const auto found = remembered.find(key_of(a));
   if (found == remembered.end()) return;

@@ -26,7 +26,7 @@ struct SnapshotCounters {
   std::uint64_t refusals() const;
 };
 
-/// What all agents together may spend between two ticks on looking at offers, whoever sends how many.
+/// What all agents together may spend between two ticks on looking at offers, however many are sent.
 struct OfferBudget {
   static constexpr std::size_t kParameters = std::size_t{1} << 20;
   std::size_t parameters = kParameters;
