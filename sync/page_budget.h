@@ -20,11 +20,11 @@
 namespace flash::sync {
 
 struct PageBudgetOptions {
-  std::size_t total = 20u << 20;                     // bytes of all pages together
-  std::size_t own = 64u << 10;                       // of it each page's own; less where there are many
-  Duration idle = std::chrono::milliseconds(100);    // without a byte, while others wait
-  Duration turn = std::chrono::milliseconds(250);    // nobody is ended before, while bytes come
-  Duration forgotten = std::chrono::seconds(8);      // half of what somebody has had recently
+  std::size_t total = 20u << 20;                   // bytes of all pages together
+  std::size_t own = 64u << 10;                     // of it each page's own; less where there are many
+  Duration idle = std::chrono::milliseconds(100);  // without a byte, while others wait
+  Duration turn = std::chrono::milliseconds(250);  // nobody is ended before, while bytes come
+  Duration forgotten = std::chrono::seconds(8);    // half of what somebody has had recently
 };
 
 class PageBudget {
