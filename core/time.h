@@ -1,5 +1,5 @@
 // Purpose: time as a parameter. tick(now) and everything below it take a Now; nothing in the rooms reads a
-// clock, so the daemon, tests, replay and the simulator run the same code.
+// clock, so the daemon, tests and the simulator run the same code.
 // Ownership: values.
 // Thread rule: none needed.
 #pragma once
