@@ -1,16 +1,16 @@
 // Purpose: CPU and memory limits of cgroups that we may write directly: nobody known, a delegated subtree, or
 // below the kubelet when the rule allows it.
 //
-//   CpuLimit     v2 cpu.max ("QUOTA PERIOD", the period is kept)   v1 cpu.cfs_quota_us at the
-//   cpu.cfs_period_us found MemoryLimit  v2 memory.high                                  v1
-//   memory.limit_in_bytes (rounded to pages)
+//   CpuLimit     v2 cpu.max ("QUOTA PERIOD", the period is kept)
+//                v1 cpu.cfs_quota_us at the cpu.cfs_period_us found
+//   MemoryLimit  v2 memory.high
+//                v1 memory.limit_in_bytes (rounded to pages)
 //
 // Writes go through libcgroup, reads through kept descriptors (1 us against 7 to 19 us of libcgroup's
 // getters). libcgroup 2.0.2 as it really is:
-//   - cgroup_modify_cgroup() writes every value in the struct, so a struct is made anew with the one value,
-//   and
-//     nothing is ever got and then modified; cgroup_create_cgroup() is never called (it enables controllers
-//     in all ancestors).
+//   - cgroup_modify_cgroup() writes every value in the struct, so each write makes a new struct with the one
+//     value, and nothing is ever got and then modified; cgroup_create_cgroup() is never called (it enables
+//     controllers in all ancestors).
 //   - a missing file and a missing cgroup are the same error, and its last errno may be an old one. Where it
 //     fails, the file is written directly once: that gives the kernel's own answer.
 //   - it looks for mounts in /proc/mounts of the running machine, so for any other root (tests, --root) files

@@ -1,8 +1,7 @@
 // Purpose: CPU frequency, per cpufreq policy (CPUs that share a clock), for the policies of a CPU set.
 //
 //   userspace   the governor is offered: governor "userspace" and scaling_setspeed. Works within the limits
-//   that
-//               are set (scaling_min_freq, scaling_max_freq), which stay as they are.
+//               that are set (scaling_min_freq, scaling_max_freq), which stay as they are.
 //   clamp       it is not (intel_pstate, amd-pstate, ...): scaling_min_freq = scaling_max_freq = target. The
 //               governor stays, and the driver's mode (active, passive) is never touched.
 //
@@ -12,11 +11,11 @@
 // Several policies need not be equal (big.LITTLE, hybrid cores, boost of some): each gets the nearest
 // frequency of its own that is not above the value, at least its lowest, at most its highest. So the knob
 // goes from the lowest of all to the highest of all, at its upper end every policy is at its own highest, and
-// the steps are those of all. What may be asked for is learned anew by discover(), since boost and the limits
-// that are set change; read() gives the value that leads to what is in force. The governors are the mode.
-// KnobReading.raw is one line per policy with what we may
-// write: governor, min, max, and setspeed under userspace. EPP and boost (no_turbo) are never written, so
-// they are not recorded: a difference there is someone else's and not ours to take back.
+// the steps are those of all. discover() reads again what may be asked for, since boost and the limits that
+// are set change; read() gives the value that leads to what is in force. The governors are the mode.
+// KnobReading.raw is one line per policy with what we may write: governor, min, max, and setspeed under
+// userspace. EPP and boost (no_turbo) are never written, so they are not recorded: a difference there is
+// someone else's and not ours to take back.
 //
 // libcpupower 6.1 as it really is: cpufreq_set_frequency() silently switches the governor, so the governor is
 // set first and in the open; frequencies are rounded and clamped with return code 0, so the caller reads
@@ -25,7 +24,9 @@
 // written directly once, for the kernel's own errno. It knows the running machine only: below any other root,
 // files are written.
 //
-// Locator: "policy0,policy4". Ownership: keeps four descriptors per policy. Thread rule: one thread.
+// Locator: "policy0,policy4".
+// Ownership: keeps four descriptors per policy.
+// Thread rule: one thread.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-// Purpose: CRC-32 (IEEE 802.3, reflected 0xEDB88320) of texts one after another. Ownership: value. Thread rule:
-// none needed.
+// Purpose: CRC-32 (IEEE 802.3, reflected 0xEDB88320) of texts one after another.
+// Ownership: value.
+// Thread rule: none needed.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // Purpose: one flashd per host, whatever its state directory is: two of them would take each other's values
 // for originals. A lock on a file that does not depend on the configuration, and which says where the ledger
-// of the one who had it last is. Ownership: owns the descriptor; the kernel drops the lock with the process.
+// of the one who had it last is.
+// Ownership: owns the descriptor; the kernel drops the lock with the process.
 // Thread rule: one thread.
 #pragma once
 

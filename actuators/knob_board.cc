@@ -166,8 +166,8 @@ void KnobBoard::drop(Knob& knob) {
   knob.ours = kNoSetting;
   knob.reassert_pending = false;
 }
-// --- putting back
-// ----------------------------------------------------------------------------------------------
+
+// --- putting back ---------------------------------------------------------------------------------------
 
 KnobBoard::Knob* KnobBoard::knob_of(std::uint64_t ledger_id, KnobView** view) {
   for (auto& [id, managed] : managed_)

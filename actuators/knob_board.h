@@ -4,13 +4,13 @@
 // Leases. In every observe() a knob that we wrote is compared with what we read back after that write:
 //   same                    -> Ours
 //   foreign, rule Yield     -> Yielded for hold_s; the foreign value is the new original and leaves the
-//   ledger
-//                              (nothing of ours is in force, so nothing is to be restored)
+//                              ledger (nothing of ours is in force, so nothing is to be restored)
 //   foreign, rule Reassert  -> stays Ours, so the next apply() writes again, up to reassert_limit times; then
 //                              Contended for hold_s, with the foreign value as the new original
 //   foreign, rule Leave     -> Contended until the target is adopted again after a restart
-// While hands are off, every further foreign value starts the hold anew: a person who is still trying is
-// never interrupted. After the hold the knob is Unclaimed. Someone who rewrites it again then is not an
+//
+// While hands are off, every further foreign value restarts the hold: a person who is still trying is never
+// interrupted. After the hold the knob is Unclaimed. Someone who rewrites it again then is not an
 // accident: the hold doubles each time up to hold_cap, so a rewriter in a loop and we do not flap. The
 // doubling ends once a value of ours has stood for as long as the last hold.
 //
@@ -21,7 +21,8 @@
 // shrinking first, children before parents, then growing, parents before children, so that a child's limit
 // never exceeds its parent's (v1 refuses that, EINVAL).
 //
-// Ownership: drivers and ledger are borrowed and outlive it. Thread rule: one thread.
+// Ownership: drivers and ledger are borrowed and outlive it.
+// Thread rule: one thread.
 #pragma once
 
 #include <memory>
@@ -39,7 +40,7 @@ namespace flash {
 
 struct KnobBoardOptions {
   double hold_cap_s = 6 * 3600;  // longest hold that repeated foreign writes lead to
-  double rediscover_s = 5;  // how often it is asked anew what CPUs can do and what blocks their frequency
+  double rediscover_s = 5;  // how often it is asked again what CPUs can do and what blocks their frequency
 };
 
 class KnobBoard final : public Actuator {

@@ -1,5 +1,6 @@
 // Purpose: what the parts of KnobBoard share: its knobs as they stand, and how a view follows its lease.
-// Ownership: KnobBoard's. Thread rule: as KnobBoard's. For actuators/knob_board*.cc alone.
+// Ownership: KnobBoard's.
+// Thread rule: as KnobBoard's. For actuators/knob_board*.cc alone.
 #pragma once
 
 #include <limits>
@@ -47,7 +48,7 @@ struct KnobBoard::Knob {
 struct KnobBoard::Managed {
   Target target;
   Rule rule;
-  bool denied = false;      // a write was not permitted: what blocks it is asked anew
+  bool denied = false;      // a write was not permitted: what blocks it is asked again
   std::uint32_t looks = 0;  // ticks in which a knob of the rule was not there
   std::vector<Knob> knobs;
   std::vector<KnobView> views;  // of the same index

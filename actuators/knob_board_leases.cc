@@ -36,7 +36,7 @@ void KnobBoard::observe(Now now) {
     for (std::size_t i = 0; i < managed->knobs.size(); ++i) settle(managed->knobs[i], managed->views[i], now);
 }
 
-/// Opened late (the disk was full): what an earlier process left is nobody's by now.
+/// Opened late (the disk was full): what an earlier process left has no owner by now.
 void KnobBoard::look_after_ledger(Now now) {
   const auto state = ledger_.ensure(now);
   if (!state || *state == LedgerState::Same) return;
@@ -67,7 +67,7 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
   view.current = Sample::good(reading->value);
   LeaseState lease = view.lease;
   if (lease == LeaseState::Gone) {
-    // It came back: a CPU was offline. What the kernel made of our value meanwhile is nobody's opinion.
+    // It came back: a CPU was offline. What the kernel made of our value meanwhile is no foreign value.
     lease = knob.ledger_id ? LeaseState::Ours : LeaseState::Unclaimed;
     knob.ours = reading->value;
     knob.ours_mode = reading->mode;
@@ -128,7 +128,7 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
 
 /// CPUs went offline or came online, and the policies that we wrote and still see are as we left them: no
 /// foreign write. One that came gets what the others have. One that the ledger has no original of ends our
-/// turn: the next write takes all anew.
+/// turn: the next write takes all again.
 bool KnobBoard::only_policies_moved(Knob& knob, KnobView& view, const KnobReading& reading, Now now) {
   const LedgerEntry* e = ledger_.find(knob.ledger_id);
   if (!e || knob.ref.kind != KnobKind::CpuFrequency) return false;
@@ -145,7 +145,7 @@ bool KnobBoard::only_policies_moved(Knob& knob, KnobView& view, const KnobReadin
     put_back({*e});
     return true;
   }
-  // Whatever a policy came back with is nobody's opinion; until we write again anything may be ours.
+  // Whatever value a policy came back with is no foreign value; until we write again anything may be ours.
   LedgerIntent intent{knob.ledger_id, &knob.ref, e->original, e->raw, knob.ours};
   const auto announced = ledger_.begin(now, std::span(&intent, 1));
   note_ledger(announced);
@@ -242,7 +242,7 @@ void KnobBoard::look_for_missing() {
   }
 }
 
-/// CPUs came that the knob does not have, and it can be taken up anew with them: nobody's hold would be lost,
+/// CPUs came that the knob does not have, and it can be adopted again with them: nobody's hold would be lost,
 /// and all that it wrote can be put back first.
 bool KnobBoard::has_grown(const Knob& knob, const KnobView& view, const KnobInfo& offered) const {
   const auto in = [](const std::string& list, std::string_view part) {

@@ -163,7 +163,7 @@ void KnobBoard::put_in_order(std::span<Step> steps) {
   });
 }
 
-/// Once more at once, then ever more seldom: what the kernel refuses every time (a v1 limit above the
+/// Once more at once, then less and less often: what the kernel refuses every time (a v1 limit above the
 /// parent's) must not undo the target's other knobs, and fill the journal, in every tick.
 void KnobBoard::Knob::write_failed(Duration now, const std::string& why, bool unanswered) {
   failure = why;

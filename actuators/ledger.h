@@ -30,10 +30,11 @@
 //
 // Who may write it. The directory and the files belong to root (or the process's user) and nobody else can
 // write them; our files are no links. Whoever removes or replaces the file while knobs are under control is
-// noticed before the next write: no knob is written, and the file is written anew (ensure()).
+// noticed before the next write: no knob is written, and the file is written again (ensure()).
 //
 // Ownership: owns its descriptors and an exclusive lock on <directory>/ledger.lock, which the kernel drops
-// with the process. Thread rule: one thread.
+// with the process.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

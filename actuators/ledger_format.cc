@@ -265,7 +265,7 @@ class Reader {
     return {};
   }
 
-  /// A knob that is taken anew was dropped before, even if that record is lost.
+  /// A knob that is taken again was dropped before, even if that record is lost.
   void one_original_per_knob() {
     std::unordered_map<std::string, std::uint64_t> latest;
     for (auto it = c_.entries.begin(); it != c_.entries.end(); ++it) {

@@ -1,6 +1,8 @@
 // Purpose: the ledger's file as bytes: records with a checksum each, and one over all of them at the end of
 // each append.
-// Inner part of Ledger. Ownership: LedgerWriter fills the caller's text. Thread rule: pure functions.
+// Inner part of Ledger.
+// Ownership: LedgerWriter fills the caller's text.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -74,8 +74,8 @@ RestoreReport::Item restore_part(KnobDriver& driver, const LedgerEntry& entry) {
     item.message = "was at its original, " + setting_text(kind, entry.original);
     return item;
   }
-  // An open intent may have been rounded by the kernel, so any value can be what it left. In a damaged ledger it
-  // may be an old one, and only what we wrote is ours.
+  // An open intent may have been rounded by the kernel, so any value can be what it left. In a damaged ledger
+  // it may be an old one, and only what we wrote is ours.
   const bool ours =
       same_setting(kind, now->value, entry.confirmed) ||
       (entry.open_intent && (!entry.doubtful || same_setting(kind, now->value, entry.intended)));

@@ -1,6 +1,7 @@
 // Purpose: puts back what the ledger says was there before, and proves it by reading back. Used by the board
-// for its own knobs and by `flashd --restore`, a fresh process without configuration. Ownership: borrows
-// drivers and ledger. Thread rule: one thread.
+// for its own knobs and by `flashd --restore`, a fresh process without configuration.
+// Ownership: borrows drivers and ledger.
+// Thread rule: one thread.
 #pragma once
 
 #include <span>
@@ -39,8 +40,8 @@ struct LedgerRestore {
   bool kept = false;              // left in force for the next daemon, which resumes the leases
   std::string kept_because;       // the marker's reason
   std::size_t previous_boot = 0;  // entries of an earlier boot: nothing to put back
-  std::vector<std::string>
-      problems;  // of the ledger: something may be in force that it does not tell of any more
+  // Of the ledger: something may be in force that it does not tell of any more.
+  std::vector<std::string> problems;
 
   /// All that we changed is as it was before, for certain.
   bool proven() const { return !kept && problems.empty() && report.complete(); }

@@ -19,7 +19,8 @@
 // without effect. A drop-in that was there before (systemctl set-property --runtime) stays and holds the
 // original value.
 //
-// Ownership: borrows the bus. Thread rule: the thread that owns the bus.
+// Ownership: borrows the bus.
+// Thread rule: the thread that owns the bus.
 #pragma once
 
 #include <systemd/sd-bus.h>

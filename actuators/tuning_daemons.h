@@ -1,6 +1,7 @@
 // Purpose: other programs that tune CPU frequency by themselves. While one owns its bus name, two hands would
-// be on the same knob: frequency control then degrades to recommend, unless the rule claims it. Ownership:
-// borrows the bus. Thread rule: the thread that owns the bus.
+// be on the same knob: frequency control then degrades to recommend, unless the rule claims it.
+// Ownership: borrows the bus.
+// Thread rule: the thread that owns the bus.
 #pragma once
 
 #include <systemd/sd-bus.h>

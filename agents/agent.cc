@@ -236,7 +236,7 @@ UpdateReport Agent::learn_offline(int n) {
     bool renewed = false;
     const Losses losses = a.offline.update(a.replay, a.scaling, a.learner, a.random, renewed);
     if (renewed) {
-      // Online learning begins anew with it, and so does the weight of behaviour cloning.
+      // Online learning starts over with it, and so does the weight of behaviour cloning.
       a.online_updates = 0;
       a.copied_at = a.offline_updates;
       a.measured_at = a.seen;

@@ -1,6 +1,7 @@
 // Purpose: one learner of one (task, target): replay, updates, policy out. The only header of this room that
 // others include; torch stays behind it.
-// Ownership: an Agent owns its networks, optimisers and replay. Thread rule: one thread.
+// Ownership: an Agent owns its networks, optimisers and replay.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // Purpose: DDPG for resource-limits: FLASH A.3 and Table 8, Alg. 3.3 of the dissertation (FIRM).
 // docs/agents/ddpg.md says what differs and why. TD3+BC shares this actor and critic.
-// Private to this room: includes torch. Ownership: Ddpg owns its networks. Thread rule: one thread.
+// Private to this room: includes torch.
+// Ownership: Ddpg owns its networks.
+// Thread rule: one thread.
 #pragma once
 
 #include "agents/minibatch.h"

@@ -1,5 +1,7 @@
 // Purpose: transitions as tensors, normalised and scaled, in the papers' letters.
-// Private to this room: includes torch. Ownership: values. Thread rule: one thread.
+// Private to this room: includes torch.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <span>

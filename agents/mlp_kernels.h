@@ -1,7 +1,8 @@
 // Purpose: the arithmetic of small multi-layer perceptrons on plain memory: batched forward and backward
-// passes, Adam, soft updates. One file of kernels (mlp_kernels.inl), compiled for AVX-512, AVX2 and the
-// plain target, chosen once for the CPU at hand. No torch here.
-// Ownership: the caller's memory. Thread rule: pure functions.
+// passes, Adam, soft updates. One file of kernels (mlp_kernels.inl), compiled for AVX-512, AVX2 and the plain
+// target, chosen once for the CPU at hand. No torch here.
+// Ownership: the caller's memory.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // Purpose: multi-layer perceptrons for the learning code: one network is one flat float32 tensor, evaluating
 // it is one operation of autograd, an optimiser step is one pass over it. Private to this room: includes
-// torch. Ownership: Networks own their tensors; copies are made by copy_of(). Thread rule: one thread per
-// network.
+// torch.
+// Ownership: Networks own their tensors; copies are made by copy_of().
+// Thread rule: one thread per network.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -109,7 +110,7 @@ struct Part {
   Adam* adam = nullptr;
 };
 
-/// Their parameters, to go back to after a divergence; the optimisers start anew then.
+/// Their parameters, to go back to after a divergence; the optimisers start over then.
 std::vector<at::Tensor> copy_parts(const std::vector<Part>& parts);
 /// REQUIRES: the copy is of these parts.
 void put_back(const std::vector<at::Tensor>& copy, const std::vector<Part>& parts);

@@ -1,7 +1,8 @@
 // Purpose: what would the policy earn, judged from the fallback's logged steps alone? Fitted-Q evaluation
 // with linear least squares (LSTD-Q, Lagoudakis & Parr 2003; FQE: Le, Voloshin, Yue 2019), an interval by
-// block bootstrap. docs/adr/0004-offline-learning.md has its measured coverage. Ownership: none. Thread rule:
-// pure functions.
+// block bootstrap. docs/adr/0004-offline-learning.md has its measured coverage.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include <functional>
@@ -21,8 +22,8 @@ struct EstimateOptions {
   int blocks = 50;           // of consecutive steps, which resemble each other, drawn as one
   int replicates = 20;
   double widen = 1.5;  // of the bootstrap's deviation: it does not see what the features cannot express
-  double model_error =
-      0.04;                 // added in squares to the half width: the squares do not bend as the reward does
+  // Added in squares to the half width: the squares do not bend as the reward does.
+  double model_error = 0.04;
   std::size_t least = 60;   // fewer transitions: no estimate
   std::size_t most = 1000;  // the newest so many are looked at
 };

@@ -122,7 +122,7 @@ void Offline::diverged() {
 
 std::optional<Losses> Offline::update_online(const Replay& replay, const Scaling& scaling, Ddpg& ddpg,
                                              std::uint64_t online_updates, Random& random) {
-  began_with_ = 0;  // offline learning that is asked for again begins anew
+  began_with_ = 0;  // offline learning that is asked for again starts over
   if (!in_seat_ || replay.by_fallback() == 0) return std::nullopt;
   if (bc_weight({}, online_updates) <= 0) return std::nullopt;
   // After BCQ, or a checkpoint: held near the data in the same way.
@@ -134,7 +134,7 @@ std::optional<Losses> Offline::update_online(const Replay& replay, const Scaling
 
 void Offline::rescale(const Scaling& from, const Scaling& to) {
   if (auto* td3 = std::get_if<Td3Bc>(&live_)) flash::rescale(*td3, from, to);
-  // The others learn on only after they were begun anew.
+  // The others learn on only after they were started over.
 }
 
 std::vector<DenseLayer> Offline::scores() const {

@@ -1,6 +1,8 @@
-// Purpose: offline learning of one agent around its online learner: which method, when to begin anew, how
+// Purpose: offline learning of one agent around its online learner: which method, when to start over, how
 // many updates the data bear, what goes over to online learning. docs/adr/0004-offline-learning.md says why
-// so. Private to this room: includes torch. Ownership: an Agent owns its Offline. Thread rule: one thread.
+// so. Private to this room: includes torch.
+// Ownership: an Agent owns its Offline.
+// Thread rule: one thread.
 #pragma once
 
 #include <optional>
@@ -20,7 +22,7 @@ using OnlineLearner = std::variant<Ddpg, QLearning, TabularQ>;
 /// updates; so the number of updates follows the data, whatever the caller asks for.
 inline constexpr double kUpdatesPerTransition = 1.5;
 /// Networks begun with less than two thirds of the data are replaced by new ones: normalisation and what was
-/// learned from the first steps, when limits come down from "the whole node", do not stay for ever.
+/// learned from the first steps, when limits come down from "the whole node", do not stay forever.
 inline constexpr double kBeginAnew = 1.5;
 /// New networks take the seat after so many updates (or all that the data bear).
 inline constexpr int kUpdatesToTakeOver = 500;

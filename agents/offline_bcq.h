@@ -1,7 +1,8 @@
 // Purpose: offline learning by Batch-Constrained Q-learning: BCQ for resource-limits (Fujimoto, Meger, Precup
 // 2019: the state-conditioned generative model of AWARE 3.4), discrete BCQ for cpu-frequency (Fujimoto et al.
 // 2019b). Both policies are procedures (sample, perturb, take the best); a snapshot is a network, so an actor
-// is distilled from them. Private to this room: includes torch. Ownership: the structs own their networks.
+// is distilled from them. Private to this room: includes torch.
+// Ownership: the structs own their networks.
 // Thread rule: one thread.
 #pragma once
 

@@ -1,6 +1,8 @@
 // Purpose: offline learning for cpu-frequency, Implicit Q-Learning (Kostrikov, Nair, Levine 2021): values of
 // logged actions alone, and a policy by advantage-weighted regression.
-// Private to this room: includes torch. Ownership: Iql owns its networks. Thread rule: one thread.
+// Private to this room: includes torch.
+// Ownership: Iql owns its networks.
+// Thread rule: one thread.
 #pragma once
 
 #include <vector>

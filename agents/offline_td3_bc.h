@@ -1,7 +1,8 @@
 // Purpose: offline learning for resource-limits, TD3+BC (Fujimoto, Gu 2021): DDPG's actor and critic, trained
 // on the fallback's transitions so that the actor stays near what was done. Online DDPG goes on from it.
 // docs/adr/0004-offline-learning.md has the measurements behind the defaults.
-// Private to this room: includes torch. Ownership: Td3Bc owns what it needs beside the Ddpg it trains.
+// Private to this room: includes torch.
+// Ownership: Td3Bc owns what it needs beside the Ddpg it trains.
 // Thread rule: one thread.
 #pragma once
 

@@ -1,6 +1,8 @@
 // Purpose: Q-learning with a network for cpu-frequency: FLASH A.4 and Table 10 (Mnih et al. 2015), double Q
-// (van Hasselt et al. 2016). docs/agents/q_learning.md says what differs from the table and why.
-// Private to this room: includes torch. Ownership: QLearning owns its networks. Thread rule: one thread.
+// (van Hasselt et al. 2016). docs/agents/q_learning.md says what differs from the table and why. Private to
+// this room: includes torch.
+// Ownership: QLearning owns its networks.
+// Thread rule: one thread.
 #pragma once
 
 #include "agents/minibatch.h"

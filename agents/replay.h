@@ -1,5 +1,6 @@
 // Purpose: the last N transitions of one agent, as they were given (neither normalised nor scaled).
-// Ownership: value. Thread rule: one thread.
+// Ownership: value.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // Purpose: the one place where what the world says becomes what the networks see, and back: observations,
 // rewards and values. Saved with the model and exported with the policy.
-// Ownership: value. Thread rule: one thread.
+// Ownership: value.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

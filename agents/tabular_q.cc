@@ -37,7 +37,7 @@ Cells frequency_cells() {
            {},
            {},
            {},
-           {},  // latency over its objective, now and of late: the cells of SLO preservation
+           {},  // latency over its objective, now and recently: the cells of SLO preservation
            {},
            {}}};
 }

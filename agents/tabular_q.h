@@ -1,6 +1,7 @@
 // Purpose: Q-learning with a table for cpu-frequency, as SmartOverclock (Wang et al. 2022) had it, over cells
 // of FLASH Table 9's state. docs/agents/q_learning.md has the cells. No torch here.
-// Ownership: values. Thread rule: one thread.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ struct Cells {
 };
 
 /// Entries as policy/observation_space.h orders them: IPS, IPS known, CPU use, place of the frequency, SLO
-/// preservation of latency and throughput, gain of IPS, CPU use of late. 450 cells.
+/// preservation of latency and throughput, gain of IPS, recent CPU use. 450 cells.
 Cells frequency_cells();
 inline constexpr int kFrequencyCellEntries = 14;
 

@@ -1,6 +1,7 @@
 // Purpose: how often and how much this process allocates: malloc and its kin are replaced by counting ones
-// that hand on to glibc's. Not in sanitizer builds, which replace them themselves. Ownership: process-wide
-// counters. Thread rule: any thread.
+// that hand on to glibc's. Not in sanitizer builds, which replace them themselves.
+// Ownership: process-wide counters.
+// Thread rule: any thread.
 #pragma once
 
 #include <cstdint>

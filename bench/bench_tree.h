@@ -1,6 +1,7 @@
 // Purpose: cgroups to measure on: a tree of files in memory that looks like a v2 or v1 host and whose
-// counters move, or real cgroups of our own. Ownership: BenchTree owns what it made and removes it. Thread
-// rule: one thread.
+// counters move, or real cgroups of our own.
+// Ownership: BenchTree owns what it made and removes it.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: what the way to the coordinator's store carries, and what it costs: real nats-servers and a real
 // flash-coordinator on this host, nodes as bench/cluster_nodes.h has them.
-// Ownership: leaves nothing behind. Thread rule: one thread, which waits.
+// Ownership: leaves nothing behind.
+// Thread rule: one thread, which waits.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

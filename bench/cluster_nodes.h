@@ -1,7 +1,7 @@
 // Purpose: many nodes in one process, for measuring what is behind them: each has flash-sync's own outbox and
 // dispatch and says its own records; connections are shared, one per Nodes.
-// Ownership: owns outboxes (files in a folder) and the connection. Thread rule: run() on one thread; the
-// counters may be read from others.
+// Ownership: owns outboxes (files in a folder) and the connection.
+// Thread rule: run() on one thread; the counters may be read from others.
 #pragma once
 
 #include <atomic>

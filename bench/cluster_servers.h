@@ -1,5 +1,6 @@
 // Purpose: nats-server, one or a cluster of three, and a flash-coordinator of a measurement's own.
-// Ownership: owns the processes and their folder, which go with it. Thread rule: one thread.
+// Ownership: owns the processes and their folder, which go with it.
+// Thread rule: one thread.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,7 @@
 // Purpose: what the programs of flash-bench have in common: a table of commands gives dispatch, --help and
-// the answer to wrong usage. Ownership: rows refer to options that outlive them. Thread rule: one thread.
+// the answer to wrong usage.
+// Ownership: rows refer to options that outlive them.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdio>

@@ -1,5 +1,6 @@
 // Purpose: the running flashd as its host sees it: memory, CPU time and wake-ups per second, from /proc.
-// Ownership: starts one flashd of its own and ends it. Thread rule: one thread.
+// Ownership: starts one flashd of its own and ends it.
+// Thread rule: one thread.
 #pragma once
 
 #include <atomic>

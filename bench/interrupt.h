@@ -1,6 +1,7 @@
 // Purpose: how a measurement ends early. A flag that the handler of signals sets is asked by loops and waits,
 // which then return, so that destructors remove what was made.
-// Ownership: none. Thread rule: any thread; stop_at_signals() once, from main().
+// Ownership: none.
+// Thread rule: any thread; stop_at_signals() once, from main().
 #pragma once
 
 #include <signal.h>

@@ -1,5 +1,7 @@
 // Purpose: what learned policies cost: deciding with them in flashd, putting a new one in the seat, an update
-// of each algorithm in flash-learner. Ownership: values. Thread rule: one thread.
+// of each algorithm in flash-learner.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <map>

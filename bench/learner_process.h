@@ -1,5 +1,6 @@
 // Purpose: memory and CPU time of a real flash-learner, with this program in flashd's place at the socket.
-// Ownership: values. Thread rule: one thread.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -94,7 +94,8 @@ class OwnCgroup {
   std::uint64_t id_ = 0;
 };
 
-/// A process that works, in a cgroup or in this one's, until it returns, is stopped, or this one ends.
+/// A process that does `work`, in a given cgroup or in this process's own. It ends when `work` returns, when
+/// it is stopped, or when this process ends.
 class Worker {
  public:
   Worker(const OwnCgroup& cgroup, const std::function<void()>& work)

@@ -1,5 +1,6 @@
 // Purpose: what the schedule probe costs and how right it and the request probe are, on cgroups of its own
-// (flashd-test-probe-PID). Ownership: values; every process and cgroup it makes is gone when it returns.
+// (flashd-test-probe-PID).
+// Ownership: values; every process and cgroup it makes is gone when it returns.
 // Thread rule: one thread.
 #pragma once
 

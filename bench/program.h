@@ -1,5 +1,6 @@
 // Purpose: a program that is measured: started, watched through /proc, ended.
-// Ownership: a Program owns its process, which ends with it. Thread rule: one thread.
+// Ownership: a Program owns its process, which ends with it.
+// Thread rule: one thread.
 #pragma once
 
 #include <sys/types.h>

@@ -64,8 +64,8 @@ double wall_s() {
 
 // -- the neighbours' cgroups
 
-/// flashd-test-siege-PID with the cgroups "victim" and "tenant", in every hierarchy. The stranger may do what
-/// he likes in the tenant's.
+/// flashd-test-siege-PID with the cgroups "victim" and "tenant", in every hierarchy. The stranger may do
+/// anything in the tenant's.
 class Cgroups {
  public:
   static Result<std::unique_ptr<Cgroups>> make() {

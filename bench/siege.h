@@ -1,8 +1,8 @@
 // Purpose: what hostile neighbours cost those who are not: the running flashd on a bus of its own, in control
 // of a busy cgroup whose application says numbered StatsD lines, while an unprivileged user (65534) floods
 // one door (siege_floods.h) and root gives orders; one flood after the other, each against a new flashd.
-// Ownership: starts its own bus, flashd and processes and makes its own cgroups; undoes all of it. Thread
-// rule: one thread.
+// Ownership: starts its own bus, flashd and processes and makes its own cgroups; undoes all of it.
+// Thread rule: one thread.
 //
 // Result: {"seconds", "period_s", "quiet": ROW, "floods": {"statsd": ROW, "bus": ROW, "churn": ROW,
 // "sockets": ROW}}, where each ROW, of so many seconds, has

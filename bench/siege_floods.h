@@ -1,5 +1,7 @@
 // Purpose: the floods of `flash-bench siege`: what an unprivileged user does to flashd's doors, as fast as it
-// can. Ownership: a FloodProcess owns its process, which ends with it. Thread rule: one thread.
+// can.
+// Ownership: a FloodProcess owns its process, which ends with it.
+// Thread rule: one thread.
 #pragma once
 
 #include <sys/types.h>

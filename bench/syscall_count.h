@@ -1,7 +1,8 @@
 // Purpose: system calls that a stretch of code makes, by name. A forked child runs the code and is stopped by
 // ptrace(2) at each call; it marks the stretches itself, so that what it does between them is not counted.
 // (Tracepoints would be cheaper, but need a debugfs that containers do not have.)
-// Ownership: none. Thread rule: the child has one thread.
+// Ownership: none.
+// Thread rule: the child has one thread.
 #pragma once
 
 #include <atomic>

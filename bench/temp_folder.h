@@ -1,5 +1,6 @@
-// Purpose: a folder for the files of one measurement. Ownership: the folder is made and removed here. Thread
-// rule: one thread.
+// Purpose: a folder for the files of one measurement.
+// Ownership: the folder is made and removed here.
+// Thread rule: one thread.
 #pragma once
 
 #include <stdlib.h>

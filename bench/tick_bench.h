@@ -1,6 +1,8 @@
 // Purpose: the cost of a tick: the daemon's own Node (collectors, knobs, control loop) on a fake or real
-// tree, driven tick by tick without waiting in between. Ownership: values. Thread rule: one thread; each
-// measurement runs in a child of its own, so that memory is that measurement's alone.
+// tree, driven tick by tick without waiting in between.
+// Ownership: values.
+// Thread rule: one thread; each measurement runs in a child of its own, so that memory is that measurement's
+// alone.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // Purpose: what flashctl --json says of the daemon and its agents: the bus' properties under stable keys
 // (flashctl(1) lists them).
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,7 @@
 // Purpose: org.flashd's and org.flashd.Sync's methods as JSON: a call goes out with sd-bus types, the answer
-// comes back decoded. Ownership: owns its connection. Thread rule: one thread; calls block until answered.
+// comes back decoded.
+// Ownership: owns its connection.
+// Thread rule: one thread; calls block until answered.
 #pragma once
 
 #include <systemd/sd-bus.h>

@@ -1,5 +1,6 @@
 // Purpose: what each flashctl command does.
-// Ownership: none. Thread rule: one thread.
+// Ownership: none.
+// Thread rule: one thread.
 #pragma once
 
 #include "cli/options.h"

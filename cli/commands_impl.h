@@ -1,5 +1,7 @@
 // Purpose: flashctl's commands by kind: commands_show.cc, commands_change.cc, commands_cluster.cc. Included
-// by these and commands.cc alone. Ownership: none. Thread rule: one thread.
+// by these and commands.cc alone.
+// Ownership: none.
+// Thread rule: one thread.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,7 @@
 // Purpose: flashctl's commands and options as two tables. Parsing, --help and the test that compares the man
 // page and the completions read them; nothing is said twice.
-// Ownership: static data and values. Thread rule: none needed.
+// Ownership: static data and values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdint>

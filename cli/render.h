@@ -1,5 +1,7 @@
 // Purpose: numbers, tables, sparklines and colours for people. No terminal is touched here: text in, text
-// out. Ownership: values. Thread rule: none needed.
+// out.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstddef>

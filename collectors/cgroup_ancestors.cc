@@ -108,7 +108,7 @@ void CgroupAncestors::read(Now now, Level& level) {
   const auto memory = cgroup.memory_ceiling();
   const auto gone = [](const Result<double>& r) { return !r && r.error().is(std::errc::no_such_device); };
   if (gone(cores) || gone(memory)) {
-    // A controller was switched off, or the cgroup removed and perhaps made anew: no limit until it is open.
+    // A controller was switched off, or the cgroup removed, perhaps created again: no limit until it is open.
     level.cgroup.reset();
     level.cores = level.memory = Sample::missing();
     for (Counter* c : {&level.periods, &level.throttled, &level.throttled_time, &level.hits}) c->reset();

@@ -2,7 +2,8 @@
 // on its way to the root (the slice of a pod, of a user, of an ECS task; in a container the root has limits,
 // too), and is throttled with each of them.
 // Ownership: keeps about eight descriptors per cgroup that has a target below it. Every level is read once
-// per collect(), however many targets there are below. Thread rule: the control loop's thread.
+// per collect(), however many targets there are below.
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <map>
@@ -34,8 +35,8 @@ class CgroupAncestors {
   /// What a cgroup and all above it allow those below.
   struct Allowed {
     Ceiling cores, memory;
-    Sample
-        guarded;  // the least that memory.min and memory.low leave below them; missing: none of them has any
+    // The least that memory.min and memory.low leave below them; missing: none of them has any.
+    Sample guarded;
     // The worst of them, Missing where none has a limit.
     Sample throttled;       // share of periods
     Sample throttled_time;  // seconds per second

@@ -1,6 +1,7 @@
 // Purpose: CPU, memory, I/O and task numbers of Cgroup targets, from cgroup v2 or v1. Limits and throttling
-// are what the target really meets: its own and those of the cgroups above it (cgroup_ancestors). Ownership:
-// keeps a dozen descriptors per target open until untrack(). Thread rule: the control loop's thread.
+// are what the target really meets: its own and those of the cgroups above it (cgroup_ancestors).
+// Ownership: keeps a dozen descriptors per target open until untrack().
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // Purpose: one source per target for what has several: CPU time, context switches, run-queue waits,
 // instructions and cycles. From the top: eBPF at context switches with a PMU; eBPF without; perf events of
 // the cgroup (and of CPU sets always); for instructions, where no PMU counts, a proxy from the CPU time.
-// Ownership: owns both collectors. Thread rule: the control loop's thread.
+// Ownership: owns both collectors.
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <string_view>

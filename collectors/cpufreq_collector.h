@@ -1,9 +1,13 @@
 // Purpose: CPU frequency now and its limits: of a CpuSet over the policies of its CPUs, of a cgroup over all
 // policies of the node (its tasks may run anywhere).
+//
 //   /sys/devices/system/cpu/cpufreq/policyN/{scaling_cur_freq,scaling_min_freq,scaling_max_freq}, kHz
 //   (Documentation/admin-guide/pm/cpufreq.rst)
+//
 // Frequency is the mean of the policies, FrequencyMin their lowest minimum, FrequencyMax their highest
-// maximum. Ownership: keeps three descriptors per policy. Thread rule: one thread, the control loop's.
+// maximum.
+// Ownership: keeps three descriptors per policy.
+// Thread rule: one thread, the control loop's.
 #pragma once
 
 #include <cstdint>

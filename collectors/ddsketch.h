@@ -1,6 +1,7 @@
 // Purpose: quantiles of a stream with a guaranteed relative error and bounded memory: DDSketch (Masson, Rim,
 // Lee: "DDSketch: A fast and fully-mergeable quantile sketch with relative-error guarantees", VLDB 2019).
-// Ownership: a value of fixed size; never allocates. Thread rule: none needed; one writer.
+// Ownership: a value of fixed size; never allocates.
+// Thread rule: none needed; one writer.
 #pragma once
 
 #include <algorithm>

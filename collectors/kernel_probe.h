@@ -1,5 +1,6 @@
 // Purpose: a collector's programs in the kernel, as the overhead guard (daemon/overhead_guard.h) sees them:
-// they cost the processes that they run in, and can be taken out for a while. Ownership: the collector's.
+// they cost the processes that they run in, and can be taken out for a while.
+// Ownership: the collector's.
 // Thread rule: the control loop's thread.
 #pragma once
 
@@ -64,11 +65,11 @@ class KernelProbe {
   virtual ~KernelProbe() = default;
   /// As metrics and messages call it: "schedule", "requests".
   virtual std::string_view probe() const = 0;
-  /// CPU time of its programs, ever; falls never.
+  /// CPU time of its programs: a monotonic total since the start.
   virtual Duration cost() const = 0;
-  /// Takes the programs out; what else can say their signals does. degraded() says `why`.
+  /// Takes the programs out. Another source supplies their signals where there is one. degraded() says `why`.
   virtual void pause(const std::string& why) = 0;
-  /// After pause(): as if every target was new.
+  /// After pause(): starts as if every target were new.
   virtual void resume() = 0;
 };
 

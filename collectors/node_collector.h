@@ -1,6 +1,7 @@
 // Purpose: the node's CPU use and available memory, written into every target's observation, and the CPU use
-// of CpuSet targets. (The node's pressure: pressure_collector.h.) Ownership: keeps /proc/stat and
-// /proc/meminfo open. Thread rule: the control loop's thread.
+// of CpuSet targets. (The node's pressure: pressure_collector.h.)
+// Ownership: keeps /proc/stat and /proc/meminfo open.
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <array>

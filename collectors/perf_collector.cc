@@ -221,7 +221,7 @@ void PerfCollector::collect_one(Now now, Tracked& tracked, Observation& observat
 
   const double busy_ns = software.scaled[0];
   const double switches = software.scaled[1];
-  // Nothing ran: is the cgroup still there? Its events outlive it and would count zero for ever.
+  // Nothing ran: is the cgroup still there? Its events outlive it and would count zero forever.
   if (tracked.cgroup && busy_ns == 0 && !broken &&
       ::faccessat(tracked.directory.get(), "cgroup.procs", F_OK, 0) != 0)
     return;

@@ -4,8 +4,9 @@
 //
 // Cgroup: events with PERF_FLAG_PID_CGROUP, descendants included, one group per CPU, in the hierarchy that
 // has perf_event: the v1 one if mounted, else the unified one. CpuSet: CPU-wide events; CPU-wide task-clock
-// is wall time, so TaskClock stays Missing there. Ownership: owns its descriptors. Thread rule: one thread,
-// the control loop's.
+// is wall time, so TaskClock stays Missing there.
+// Ownership: owns its descriptors.
+// Thread rule: one thread, the control loop's.
 #pragma once
 
 #include <cstddef>

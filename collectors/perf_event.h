@@ -1,6 +1,7 @@
 // Purpose: perf_event_open(2) for counting: what is opened, what a read returns, and how far the numbers can
 // be trusted. The arithmetic is pure, because most machines that run the tests have no PMU.
-// Ownership: values; PerfGroup owns its descriptors. Thread rule: an object belongs to one thread.
+// Ownership: values; PerfGroup owns its descriptors.
+// Thread rule: an object belongs to one thread.
 #pragma once
 
 #include <array>

@@ -1,7 +1,8 @@
 // Purpose: pressure stall information (Documentation/accounting/psi.rst) of Cgroup targets and of the node,
 // as the share of time since the last tick. Shares come from the running totals, not from the kernel's
-// averages, which lag by 10 s. Ownership: keeps three descriptors per target and two of the node. Thread
-// rule: the control loop's thread.
+// averages, which lag by 10 s.
+// Ownership: keeps three descriptors per target and two of the node.
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <string>

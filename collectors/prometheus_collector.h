@@ -11,7 +11,9 @@
 // on it every few seconds (report_clock.h). What they said last holds as long as it covers, then is Stale; a
 // rate of 0 is an answer once they stood still for clearly longer than they usually do. Stale: the page did
 // not answer since, for at most three intervals; then Missing. Invalid: it answered with something that is no
-// such page. Ownership: values. Thread rule: the control loop's thread.
+// such page.
+// Ownership: values.
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <cstdint>

@@ -20,9 +20,9 @@ constexpr double kMostWatts = 4000, kWattsPerPackage = 100, kWattsPerCpu = 40;
 // Long term, short term, peak.
 constexpr int kConstraints = 3;
 // A wrap is believed where it makes no more than so many times the highest reading: one that is not costs a
-// tick, and a counter that began anew near its range looks like one.
+// tick, and a counter that was reset near its range looks like one.
 constexpr double kWrapRise = 2;
-// A counter that began anew is back by then.
+// A counter that was reset is back by then.
 constexpr int kDeadTicks = 5;
 // The kernel's counters move every millisecond.
 constexpr Duration kStandsStill = std::chrono::milliseconds(100);

@@ -1,12 +1,16 @@
 // Purpose: the power that the processor packages draw, from the energy counters that powercap offers (RAPL;
 // on AMD under the same name).
+//
 //   /sys/class/powercap/intel-rapl:N/{name,energy_uj,max_energy_range_uj,constraint_M_{max_power,power_limit}_uw}
 //   (Documentation/power/powercap/powercap.rst)
+//
 // Only zones named package-*: "psys" and "dram" are other things, subzones are parts. Filled in for CpuSet
 // targets, as the sum over the packages; a cgroup's share of it cannot be told. A counter that fell has
-// wrapped only if the package could have drawn that much; else it began anew (suspend, a driver loaded
+// wrapped only if the package could have drawn that much; else it was reset (suspend, a driver loaded
 // again), and the tick is Invalid. So is one in which it stands still or grew by more than the package can
-// draw. Ownership: keeps one descriptor per package. Thread rule: one thread, the control loop's.
+// draw.
+// Ownership: keeps one descriptor per package.
+// Thread rule: one thread, the control loop's.
 #pragma once
 
 #include <cstdint>

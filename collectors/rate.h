@@ -1,6 +1,7 @@
-// Purpose: kernel counters that only grow, as rates per second. A counter can be wrong: it begins anew, dips
+// Purpose: kernel counters that only grow, as rates per second. A counter can be wrong: it is reset, dips
 // and comes back, jumps. None of that is shown as a rate.
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,7 @@ inline Sample sample_of(const Error& error) {
 /// One counter. It may be left unread for some ticks: a rate is over the time since it was last read.
 class Counter {
  public:
-  /// Growth since the last reading. Missing the first time. Invalid when it went backwards: it began anew, or
+  /// Growth since the last reading. Missing the first time. Invalid when it went backwards: it was reset, or
   /// one of the two readings is wrong, and the readings that follow tell which. One that comes back to where
   /// it was was wrong in between, so what it seems to have grown by then is Invalid, too.
   Sample growth(std::uint64_t value) {
@@ -42,7 +43,7 @@ class Counter {
       --doubtful_;
       if (value >= high_) {
         doubtful_ = 0;
-        // Where it began anew and grew by far more than it had, both stories say the same.
+        // Where it was reset and grew by far more than it had, both stories say the same.
         if (high_ > before && high_ - before > (value - before) / kSame) return Sample::invalid();
       }
     }
@@ -77,7 +78,7 @@ class Counter {
   Duration read_at() const { return at_; }
 
  private:
-  /// Readings after which one that went back has begun anew, beyond doubt.
+  /// Readings after which one that went back was reset, beyond doubt.
   static constexpr std::uint8_t kDoubtful = 8;
   static constexpr std::uint64_t kSame = 10;
 

@@ -1,6 +1,8 @@
 // Purpose: every collector that needs nothing but the host, by name, in the order in which a tick runs them.
 // Only this table knows their types. (What says latency and rate has sockets and options: the composition
-// root makes it.) Ownership: build_collectors() hands its collectors to the caller. Thread rule: none needed.
+// root makes it.)
+// Ownership: build_collectors() hands its collectors to the caller.
+// Thread rule: none needed.
 #pragma once
 
 #include <memory>

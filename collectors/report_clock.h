@@ -2,7 +2,8 @@
 // their own, 2 to 60 s: StatsD clients their counters and aggregated timers, a page's workers their share of
 // it. A look that finds nothing new is then no zero; and what comes at last is of all the time since the
 // report before. ReportClock learns from the looks alone how often a source speaks.
-// Ownership: a value of fixed size. Thread rule: none needed. No clock: the caller says when.
+// Ownership: a value of fixed size.
+// Thread rule: none needed. No clock: the caller says when.
 //
 //   - What was said is of the time since the report before (covers()), and holds for as long again.
 //   - After that the source is late, and what it said is stale.
@@ -36,7 +37,7 @@ class ReportClock {
   bool speaks() const { return state_ == State::Spoke || state_ == State::Holds; }
   /// The time that what it said last is of; 0: not known, it was its first word.
   Duration covers() const { return covers_; }
-  /// The longest pause of late; 0: none was seen.
+  /// The longest recent pause; 0: none was seen.
   Duration longest_pause() const;
   /// How far what it said last can be trusted now. Good: it is of at most two ticks (fits()); Degraded: of
   /// more, so that what it says of several decisions cannot be told apart; Stale: it is late; Missing: it

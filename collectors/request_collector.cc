@@ -171,7 +171,7 @@ void RequestCollector::collect_one(Now now, State& state, const flash_requests& 
   const flash_requests before = std::exchange(state.before, counts);
   const auto last = std::exchange(state.last, now.mono);
   const double dt = last ? seconds(now.mono - *last) : 0;
-  if (counts.requests < before.requests) {  // another entry of the map, which began anew
+  if (counts.requests < before.requests) {  // another entry of the map, which starts from 0
     for (const Signal s : kSignals) out[s] = Sample::invalid();
     return;
   }
@@ -185,7 +185,7 @@ void RequestCollector::collect_one(Now now, State& state, const flash_requests& 
   }
   if (requests > 0) state.answered_at = now.mono;
   if (dt <= 0 || !state.seen) return;
-  // Nothing came: is the cgroup still there? Its entry outlives it and would say zero for ever.
+  // Nothing came: is the cgroup still there? Its entry outlives it and would say zero forever.
   if (requests == 0) {
     const auto inode = inode_of(state.directory);
     if (!inode || *inode != state.id) return;

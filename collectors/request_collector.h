@@ -4,9 +4,10 @@
 // Validity as StatsdCollector's: latency is Missing in a tick without a request; a tick of fewer than
 // `few_requests` borrows the newest ones of at most `look_back` ticks before it, and p99 is Degraded where
 // that is not enough; the rate is Missing until the first request was seen, then 0 is an answer: none was
-// answered. That is not "none came" while one as slow as the slowest of late may be under way (latency is
+// answered. That is not "none came" while one as slow as the slowest recent one may be under way (latency is
 // then Stale), while connections are not followed, or where some speak HTTP/2, whose requests are not
-// counted: such a 0 is Degraded. Ownership: owns the probe, which it opens when the first target comes.
+// counted: such a 0 is Degraded.
+// Ownership: owns the probe, which it opens when the first target comes.
 // Thread rule: the control loop's.
 #pragma once
 
@@ -43,8 +44,8 @@ class RequestHistory {
   };
   /// `requests`: of this tick. nullopt: none of them has a latency.
   std::optional<Percentiles> add(const LatencySlots& requests, const RequestOptions& options);
-  /// What add() said last, if after so long without an answer one as slow as the slowest of the newest may
-  /// still be under way.
+  /// What add() said last, while after `quiet` without an answer a request as slow as the slowest recent one
+  /// may still be under way; nullopt after that.
   std::optional<Percentiles> held(Duration quiet) const;
 
  private:
@@ -56,7 +57,7 @@ class RequestHistory {
   void keep(const LatencySlots& requests, std::uint64_t n);
 
   std::array<Recent, kRecent> recent_{};  // the newest, a ring
-  std::uint64_t taken_ = 0;               // ever; the next goes to taken_ % kRecent
+  std::uint64_t taken_ = 0;               // in all; the next goes to taken_ % kRecent
   std::uint64_t tick_ = 0;
   std::optional<Percentiles> last_;
 };
@@ -90,7 +91,7 @@ class RequestCollector final : public Collector, public KernelProbe {
     RequestHistory history;
     std::optional<Duration> last;
     Duration answered_at{};  // a request, last
-    bool seen = false;       // a request, ever
+    bool seen = false;       // a request, at any time
     bool dropped = false;    // the kernel had no room for a connection in the last tick
   };
   void retry(bool all);

@@ -22,7 +22,7 @@ double growth(std::uint64_t before, std::uint64_t now) {
   return static_cast<double>(now - before);
 }
 
-/// The probe was put there anew, or its map was.
+/// The probe was attached again, or its map was.
 bool went_back(const CgroupCounts& before, const CgroupCounts& now) {
   bool back = now.oncpu_ns < before.oncpu_ns || now.switches < before.switches;
   for (std::size_t i = 0; i < now.waits.size(); ++i) back |= now.waits[i] < before.waits[i];
@@ -122,7 +122,7 @@ void ScheduleCollector::collect_one(Now now, std::uint64_t id, State& state, con
   }
   const double busy_ns = growth(before.oncpu_ns, counts.oncpu_ns);
   const double switches = growth(before.switches, counts.switches);
-  // Nothing ran: is the cgroup still there? Its entry outlives it and would count zero for ever.
+  // Nothing ran: is the cgroup still there? Its entry outlives it and would count zero forever.
   if (busy_ns == 0 && !out[Signal::CpuUsage].usable()) {
     const auto inode = inode_of(state.directory);
     if (!inode || *inode != id) return;

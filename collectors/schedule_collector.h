@@ -1,7 +1,8 @@
 // Purpose: what the schedule probe (bpf/schedule.h) counts of cgroups, as samples: CPU time, context
 // switches, run-queue waits, and instructions and cycles where there is a PMU. The ladder's upper rungs
 // (counter_ladder.h).
-// Ownership: owns the probe, which it opens when the first target comes. Thread rule: the control loop's.
+// Ownership: owns the probe, which it opens when the first target comes.
+// Thread rule: the control loop's.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ class ScheduleCollector {
   void collect(Now now, ObservationTable& table);
   std::vector<Degraded> degraded() const;
 
-  /// Of the probe, ever; a probe that ended is in it.
+  /// Of the probe, a monotonic total; probes that ended are included.
   Duration cost() const { return probe_.cost(); }
   /// Ends the probe: no target is counted, and why_not() says why, until resume() and another track().
   void pause(const std::string& why);

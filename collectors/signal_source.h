@@ -1,5 +1,7 @@
 // Purpose: where a signal comes from, for signals that have several possible sources. D-Bus property Sources
-// and flashctl doctor show it. Ownership: values. Thread rule: none needed.
+// and flashctl doctor show it.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +13,8 @@ namespace flash {
 
 struct SignalSource {
   Signal signal;
-  std::string
-      source;  // "ebpf+pmu", "ebpf", "perf", "proxy"; "statsd", "prometheus", "kernel"; "none": from nowhere
+  // "ebpf+pmu", "ebpf", "perf", "proxy"; "statsd", "prometheus", "kernel"; "none": from nowhere.
+  std::string source;
   std::size_t targets = 0;  // that have it from there
   std::string reason;       // why not from a better one; empty: it is the best
 };

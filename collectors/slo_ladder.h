@@ -1,9 +1,10 @@
 // Purpose: one source per target for request latency, rate and errors, which several can say: the application
 // over StatsD, the kernel's request probe. The rule's slo.source chooses; where two speak of the same target,
-// they are compared, and who contradicts the kernel is named. A further source is one more SloFeed.
-// No source's word that no request came is believed while another sees some. Under "auto" nobody wins over
-// the kernel by contradicting it: an application that says less latency than the kernel sees, or no request
-// where the kernel counts some, is not the one that is chosen. Ownership: owns the collectors of its feeds.
+// they are compared, and who contradicts the kernel is named. A further source is one more SloFeed. No
+// source's word that no request came is believed while another sees some. Under "auto" nobody wins over the
+// kernel by contradicting it: an application that says less latency than the kernel sees, or no request where
+// the kernel counts some, is not the one that is chosen.
+// Ownership: owns the collectors of its feeds.
 // Thread rule: the control loop's thread.
 #pragma once
 

@@ -1,5 +1,6 @@
 // Purpose: what one application said over StatsD, tick by tick, and what that makes of its latency, rate and
-// errors (statsd_collector.h says by which rules). Ownership: values; bounded, whatever is sent.
+// errors (statsd_collector.h says by which rules).
+// Ownership: values; bounded, whatever is sent.
 // Thread rule: one thread.
 #pragma once
 
@@ -39,11 +40,11 @@ struct StatsdApplication {
   static constexpr std::size_t kRecent = 64;
   Recent heaviest{};                     // of this tick
   std::array<Recent, kRecent> recent{};  // the newest samples, a ring
-  std::uint64_t taken = 0;               // samples ever; the next goes to taken % kRecent
+  std::uint64_t taken = 0;               // samples in all; the next goes to taken % kRecent
   double requests = 0;
   double errors = 0;
   bool counted = false;          // a counter of requests or errors came in this tick
-  bool counts_requests = false;  // has sent a request counter, ever
+  bool counts_requests = false;  // has sent a request counter at any time
   bool counts_errors = false;
   bool cut = false;                 // lines of its senders were dropped in this tick: they sent too much
   bool names_another_unit = false;  // a timer, which is in ms, has a name that ends in another unit

@@ -254,7 +254,7 @@ Result<void> StatsdCollector::open_udp() {
 }
 
 void StatsdCollector::track(const Target& target) {
-  // A target that is only described anew keeps what its application has sent.
+  // A target that is only described again keeps what its application has sent.
   if (const auto known = targets_.find(target.id);
       known != targets_.end() && known->second.application == target.application &&
       known->second.unit == target.statsd_unit && known->second.senders == target.statsd_senders)
@@ -465,7 +465,7 @@ void StatsdCollector::note_cut(std::string_view who) {
 /// What the door dropped since the last tick, and of whom.
 void StatsdCollector::look_at_door() {
   if (!door_) return;
-  // A cgroup that was made anew has another number.
+  // A cgroup that was created again has another number.
   std::erase_if(named_at_door_, [&](const auto& known) {
     const auto id = inode_of(senders_->directory_of(known.first));
     if (id && *id == known.second) return false;

@@ -26,8 +26,9 @@
 // is not known. Degraded: it is of more than two ticks; p99 also of a tick with fewer than `few_requests`
 // samples, which borrows the newest ones of at most `look_back` ticks before it, so that a service of few
 // requests can be judged, too, where that is not enough; a rate of 0 also while latency samples come or lines
-// were lost. Ownership: owns its sockets; removes the socket file at the end if it is still its own. Thread
-// rule: one thread, the control loop's.
+// were lost.
+// Ownership: owns its sockets; removes the socket file at the end if it is still its own.
+// Thread rule: one thread, the control loop's.
 #pragma once
 
 #include <sys/socket.h>
@@ -136,9 +137,9 @@ class StatsdCollector final : public Collector {
   std::size_t drain(std::optional<Duration> woke = std::nullopt);
   /// So long nothing should be read: reading took its share. What comes meanwhile waits in the kernel.
   Duration rest() const;
-  /// One datagram's lines, believed whoever sent them.
+  /// One datagram's lines, believed whatever process sent them.
   void ingest(std::string_view datagram);
-  /// Ends listening, so that clients get an error at once rather than wait for who does not read any more.
+  /// Stops listening, so that clients get an error at once instead of waiting for a reader that is gone.
   void close();
 
   const StatsdCounters& counters() const { return counters_; }
@@ -189,8 +190,8 @@ class StatsdCollector final : public Collector {
   std::unique_ptr<StatsdDoor> door_;
   std::string no_door_;
   std::uint64_t door_generation_ = 0;
-  std::unordered_map<std::string, std::uint64_t>
-      named_at_door_;  // cgroups that a rule names, since they sent
+  // Cgroups that a rule names, since they sent.
+  std::unordered_map<std::string, std::uint64_t> named_at_door_;
   std::unordered_map<std::uint64_t, std::uint64_t> cut_at_door_;  // by target: datagrams dropped so far
   const StatsdSenders::Sender* speaker_ = nullptr;  // of the datagram at hand; null: believed in all
   bool speaker_over_udp_ = false;

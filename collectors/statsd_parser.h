@@ -3,7 +3,8 @@
 //   name:value[:value...]|type[|@rate][|#tag[:value],...][|other sections, ignored]
 //   https://github.com/statsd/statsd/blob/master/docs/metric_types.md
 //   https://docs.datadoghq.com/developers/dogstatsd/datagram_shell/
-// Ownership: StatsdLine's views point into the parsed text. Thread rule: none needed.
+// Ownership: StatsdLine's views point into the parsed text.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstddef>

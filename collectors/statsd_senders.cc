@@ -9,7 +9,7 @@
 namespace flash {
 namespace {
 
-/// Accounts that are kept; beyond them all begin anew, within the bound over all strangers.
+/// Accounts that are kept; beyond them all start over, within the bound over all strangers.
 constexpr std::size_t kMostAccounts = 4096;
 
 std::string name_in_process_file(const CgroupLayout& layout) {

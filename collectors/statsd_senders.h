@@ -5,10 +5,10 @@
 //
 // How a sender is known: the kernel says the sender's process number and when it sent. A process that has
 // that number now, and had started before then, is the sender: numbers are given again only when their
-// process is gone. What is known of a process is kept while it lives, and its cgroup is read anew for what it
-// sent since the last time. Who ended before its datagram was read is nobody.
+// process is gone. What is known of a process is kept while it lives, and its cgroup is read again for what
+// it sent since the last time. A process that ended before its datagram was read is not known.
 //
-// Ownership: keeps copies, and two descriptors per sender of late, of which there are at most kMostSenders.
+// Ownership: keeps copies, and two descriptors per recent sender, of which there are at most kMostSenders.
 // Thread rule: one thread. No clock: the caller says when.
 #pragma once
 
@@ -36,7 +36,7 @@ namespace flash {
 /// each. A target's processes: what is left at 6,000 small datagrams per second, or 40,000 lines in large
 /// ones.
 inline constexpr flash_budget kMemberBudget = {2 << 20, 4 << 20};
-/// Who may speak for nobody is heard a little, so that it can be said who that is.
+/// Senders that may speak for no application are read a little, so that they can be named.
 inline constexpr flash_budget kStrangerBudget = {8 << 10, 128 << 10};
 inline constexpr flash_budget kStrangersBudget = {32 << 10, 256 << 10};
 /// Where a rule lets anybody speak.
@@ -65,12 +65,12 @@ class StatsdSenders {
   bool anybody() const { return anybody_ > 0; }
   /// What both sides of the socket keep.
   flash_door_settings budgets() const;
-  /// Grows when what somebody may speak for may have changed.
+  /// Grows when the applications that senders may speak for may have changed.
   std::uint64_t generation() const { return generation_; }
 
   /// Who sent it. `sent` and `now` on CLOCK_BOOTTIME; `now` is not after this call. Good until the next call.
   const Sender& find(pid_t pid, Duration sent, Duration now);
-  /// One of whom nothing is known: it speaks where anybody may.
+  /// An unknown sender: it may speak for applications that anybody may speak for.
   const Sender& nobody();
 
   /// Is there so much left of the sender's budget? Taken, if so.

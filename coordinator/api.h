@@ -1,5 +1,7 @@
 // Purpose: the HTTP API's answers as JSON (docs/COORDINATOR_HTTP.md): what was asked, of the fleet as it is
-// in memory. Ownership: values; the view is borrowed. Thread rule: as the view's.
+// in memory.
+// Ownership: values; the view is borrowed.
+// Thread rule: as the view's.
 #pragma once
 
 #include <optional>

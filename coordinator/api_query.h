@@ -1,5 +1,7 @@
 // Purpose: what a client of the HTTP API asks for, out of the target that it sent: every parameter known,
-// typed and bounded, or refused by name. Ownership: values. Thread rule: pure functions.
+// typed and bounded, or refused by name.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,8 @@
 // says with the key of its credentials and shows the credentials' JWT beside; whoever has credentials of the
 // same account believes it only if the account's own key, which no node and no server has, signed that JWT.
 // So a message that got under a subject of the coordinator's by any other way is known for what it is.
-// Ownership: value. Thread rule: one thread.
+// Ownership: value.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +33,16 @@ Result<Seal> decode_seal(std::string_view text);
 
 class Authority {
  public:
-  /// Nobody's: nothing is signed and everything believed, as on a server that asks for no credentials.
+  /// Without credentials: nothing is signed and everything is believed, as on a server that asks for none.
   Authority() = default;
   /// Of a file of credentials. EINVAL: not one.
   static Result<Authority> of(std::string_view creds);
 
   bool known() const { return key_.has_value(); }
-  /// What others will not believe, since these are no coordinator's credentials of setup's; empty: they will.
+  /// Why others will not believe what is signed here (not a coordinator's credentials as setup makes them);
+  /// empty: they will.
   std::string why_not_believed() const;
-  /// Empty where nobody is known.
+  /// Empty without credentials.
   std::string seal(std::string_view subject, std::string_view bytes, std::uint64_t serial = 0) const;
   /// The seal's serial. EACCES: no seal, or not of a coordinator of this account; EBADMSG: of another
   /// message.

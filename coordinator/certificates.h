@@ -1,6 +1,7 @@
 // Purpose: the TLS of a set-up of our own: a certificate authority, and one certificate for its servers
 // (libcrypto; ECDSA P-256). All of it as PEM.
-// Ownership: values. Thread rule: pure functions; time is a parameter (seconds since 1970).
+// Ownership: values.
+// Thread rule: pure functions; time is a parameter (seconds since 1970).
 #pragma once
 
 #include <cstdint>

@@ -88,7 +88,7 @@ Result<void> Collector::take(Message message) {
     arrived_.push_back({*origin, std::move(*record)});
     return {};
   }
-  // Who sent it would send it for ever, and nothing of what follows.
+  // Who sent it would send it forever, and nothing of what follows.
   if (origin)
     if (const auto place = decode_record_place(message.bytes)) passed_over_.push_back({origin->node, *place});
   refuse(message, origin ? record.error().message() : "not a subject of records");

@@ -1,7 +1,8 @@
 // Purpose: the coordinator's work: what the stream brings goes into the store, then each node is told how far
 // its records are safe, and which known pair is nearest to a new one where it asks. Nothing is acknowledged
-// to the stream: the store knows where it stands in it. Ownership: borrows the store. Thread rule: one
-// thread, which waits here.
+// to the stream: the store knows where it stands in it.
+// Ownership: borrows the store.
+// Thread rule: one thread, which waits here.
 #pragma once
 
 #include <functional>
@@ -31,7 +32,7 @@ class Collector {
  public:
   using LogSink = std::function<void(int priority, const std::string&)>;
 
-  /// `instance`: another one per start.
+  /// `instance`: unique for each start.
   Collector(CollectorOptions options, std::string instance, Store& store, LogSink say);
 
   /// Connects, makes the stream if need be, and begins where the store stands.
@@ -40,7 +41,7 @@ class Collector {
   /// One batch: waits for its first message for so long, and a moment for more. After an error it is not
   /// connected any more.
   Result<void> collect(Duration longest);
-  /// Before the program ends: another one may speak at once.
+  /// Before the program ends: another coordinator may then speak at once.
   void finish();
   /// In words, by node.
   std::map<std::string, std::string> node_states() const { return members_.states(); }
@@ -65,7 +66,8 @@ class Collector {
   Result<void> keep_books(Now now);
   Result<void> retain(Now now);
   Result<void> answer_fleet(const Message& message);
-  /// Nothing has come for long: is there nothing? A consumer can be lost without a word.
+  /// Nothing has come for long: checks whether there is really nothing, since a consumer can be lost
+  /// silently.
   Result<void> look_behind();
   bool in_step() const { return position_.last >= behind_; }
 

@@ -1,6 +1,7 @@
 // Purpose: flash-coordinator's options as one table: parsing, --help and the man page test read it; and the
 // options of a NATS server, which flash-sync has too.
-// Ownership: values. Thread rule: pure.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <syslog.h>

@@ -1,5 +1,7 @@
 // Purpose: small files that must be whole and have the right owner from their first moment on: keys,
-// credentials, configurations. Ownership: none. Thread rule: any.
+// credentials, configurations.
+// Ownership: none.
+// Thread rule: any.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,6 @@
 // Purpose: many embeddings as points in a plane: their two principal components.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // Purpose: the fleet as the store knows it, as JSON for programs and as lines for people.
-// Ownership: values. Thread rule: as the store's.
+// Ownership: values.
+// Thread rule: as the store's.
 #pragma once
 
 #include <string>
@@ -10,8 +11,8 @@
 
 namespace flash::coordinator {
 
-/// Its node lives and has nothing left to say, but for long no episode of it: `node` is nullptr where it
-/// never sent a heartbeat.
+/// The agent's node lives and has sent everything, but no episode of the agent has come for long. `node`:
+/// nullptr if it never sent a heartbeat.
 bool vanished(const FleetAgent& agent, const FleetNode* node);
 
 Result<std::string> fleet_json(const Store& store);

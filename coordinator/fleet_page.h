@@ -1,5 +1,6 @@
 // Purpose: a node's question about the fleet, answered from the store: one page.
-// Ownership: values. Thread rule: as the store's.
+// Ownership: values.
+// Thread rule: as the store's.
 #pragma once
 
 #include "coordinator/messages_pages.h"

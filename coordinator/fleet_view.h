@@ -1,6 +1,7 @@
 // Purpose: the fleet in memory as the HTTP API shows it: read from the store through a connection of its own,
-// so that nobody who looks holds up what is collected. Ownership: owns its connection to the store. Thread
-// rule: one thread. No clock.
+// so that nobody who looks holds up what is collected.
+// Ownership: owns its connection to the store.
+// Thread rule: one thread. No clock.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,8 @@ struct NodeView {
   std::array<std::size_t, kStages> stages{};
   std::optional<double> reward, fallback;  // means of its agents' latest
   std::uint64_t records = 0;
-  std::uint64_t lag =
-      0;  // records that are stored but not covered by a watermark: something before them is missing
+  // Records that are stored but not covered by a watermark: something before them is missing.
+  std::uint64_t lag = 0;
   std::int64_t latest_us = 0;
 };
 

@@ -1,5 +1,7 @@
 // Purpose: how rewards and stages went over time, kept while records come: sums per span of time, so that a
-// curve costs what it shows and not what was stored. Ownership: values. Thread rule: one thread. No clock.
+// curve costs what it shows and not what was stored.
+// Ownership: values.
+// Thread rule: one thread. No clock.
 #pragma once
 
 #include <array>

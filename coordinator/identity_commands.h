@@ -1,6 +1,7 @@
 // Purpose: flash-coordinator's commands about identities, which an operator runs as root on the coordinator's
 // machine: setup, enroll, revoke, identities.
-// Ownership: none. Thread rule: one thread; they end with the process.
+// Ownership: none.
+// Thread rule: one thread; they end with the process.
 #pragma once
 
 #include "coordinator/command_line.h"

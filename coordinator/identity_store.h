@@ -1,6 +1,7 @@
 // Purpose: who was given what: tokens, credentials, what was revoked, in SQLite beside the records. It is not
-// in any stream: back it up with the keys. Ownership: owns the file. Thread rule: one thread; other processes
-// may have it open too.
+// in any stream: back it up with the keys.
+// Ownership: owns the file.
+// Thread rule: one thread; other processes may have it open too.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,7 @@ class IdentityStore {
   /// EACCES: the node has no such key, or it is revoked.
   Result<void> renew(const NodeCredentials& credentials);
   Result<void> count_refused();
-  /// The node's keys that are good, which are so no longer; its tokens that nobody used are void.
+  /// Revokes the node's valid keys and returns them; its unused tokens become void.
   Result<std::vector<std::string>> revoke(const std::string& node, std::int64_t now);
 
   Result<std::vector<NodeCredentials>> credentials() const;  // in order of node and time

@@ -1,6 +1,7 @@
 // Purpose: the JWTs that make a NATS server know its operator, accounts and users (version 2 of NATS'
-// claims): writing ours, reading one that comes from outside. Ownership: values. Thread rule: pure functions;
-// time is a parameter (seconds since 1970).
+// claims): writing ours, reading one that comes from outside.
+// Ownership: values.
+// Thread rule: pure functions; time is a parameter (seconds since 1970).
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,17 @@
 // Purpose: where a fleet's identity lies on the coordinator's machine (flash-coordinator setup makes it), and
 // what each program takes of it: who may do what under which subject is decided here.
-// Ownership: values. Thread rule: reads and writes files; any thread, one writer.
+// Ownership: values.
+// Thread rule: reads and writes files; any thread, one writer.
 //
 //   operator.seed account.seed system.seed   root's: sign accounts and their users
 //   node.seed     signs nodes (role "node"); flash-coordinator's group reads it
 //   enroll.seed   root's: signs tokens (role "enroll")
 //   account.jwt   the account as the servers have it, with what is revoked
-//   coordinator.creds, system.creds          users: flash-coordinator; root, to tell the servers of
-//   revocations ca.key ca.pem server.key server.pem      TLS servers       one URL per line, as nodes reach
-//   them accounts.conf nats.conf                  nats-server's configuration
+//   coordinator.creds   user: flash-coordinator
+//   system.creds        user: root, to tell the servers of revocations
+//   ca.key ca.pem server.key server.pem      TLS
+//   servers             one URL per line, as nodes reach them
+//   accounts.conf nats.conf                  nats-server's configuration
 #pragma once
 
 #include <cstdint>
@@ -21,13 +24,13 @@
 
 namespace flash::coordinator {
 
-/// What a node may say and hear, what a token may, and what a coordinator may: each what its program says and
-/// hears, and nothing else. A node may say nothing that the server itself answers: such an answer goes under
-/// whatever subject the node names, with nobody's rights.
+/// What a node, a token and a coordinator may publish and subscribe to: what their programs need, and nothing
+/// else. A node may publish nothing that the server itself answers: such an answer goes to whatever subject
+/// the node names, and nobody's rights bound it.
 Permissions node_permissions();
 Permissions token_permissions();
 Permissions coordinator_permissions();
-/// Where a coordinator's answers from the server come to; no node can be called so.
+/// The inbox for the server's answers to a coordinator; no node can have this name.
 inline constexpr const char* kCoordinatorInbox = "_INBOX_COORDINATOR";
 
 inline std::string in(const std::string& directory, const char* name) {
@@ -35,7 +38,7 @@ inline std::string in(const std::string& directory, const char* name) {
 }
 
 Result<NKey> read_seed(const std::string& directory, const char* name);
-/// Its signature is checked, not who made it: nobody but root writes there.
+/// The signature is checked, not the signer: only root can write there.
 Result<Jwt> read_account(const std::string& directory);
 Result<std::vector<std::string>> read_servers(const std::string& directory);
 /// Of tls://NAME:PORT or tls://[ADDRESS]:PORT.

@@ -1,6 +1,7 @@
 // Purpose: which nodes live, by their heartbeats. Silence counts only while somebody listens: after an outage
-// of the coordinator or of its server no node is dead before it had time to speak. Ownership: value. Thread
-// rule: one thread. No clock: every call that needs one takes it.
+// of the coordinator or of its server no node is dead before it had time to speak.
+// Ownership: value.
+// Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: what crosses the network between flash-sync and flash-coordinator, and under which subjects: one
 // CBOR map per message, {"v": 1, "t": TYPE, ...}, with every bound. docs/COORDINATOR_PROTOCOL.md.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 //   flash-sync  -> flash.v1.up.POOL.NODE.ep   Record, kept by the stream FLASH_UP; again until a Watermark
 //   coordinator -> flash.v1.dn.NODE.wm        Watermark, after each commit

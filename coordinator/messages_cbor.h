@@ -1,4 +1,5 @@
-// Purpose: how the messages' own files write and read CBOR; no one else's header. Ownership: values.
+// Purpose: how the messages' own files write and read CBOR; no one else's header.
+// Ownership: values.
 // Thread rule: pure functions.
 #pragma once
 

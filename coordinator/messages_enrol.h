@@ -1,6 +1,7 @@
 // Purpose: what a node and the coordinator say about the node's identity, and the token that an operator
-// carries from one to the other. docs/COORDINATOR_PROTOCOL.md. Ownership: values. Thread rule: pure
-// functions.
+// carries from one to the other. docs/COORDINATOR_PROTOCOL.md.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 //   node -> flash.v1.id.NODE.TOKENKEY   Wish, as the token's user: the server lets it say no other subject
 //   node -> flash.v1.id.NODE.renew      Wish, as the node itself
@@ -60,8 +61,8 @@ std::string wish_subject(const Petitioner& petitioner);
 std::optional<Petitioner> petitioner_of(std::string_view subject);
 /// What the inboxes of a node, or of a token, begin with.
 std::string inbox_prefix(std::string_view user);
-/// May an answer to this user go there: is it one subject below the inboxes that are its own? Whoever asks
-/// may name any subject, and what is answered is said with the rights of who answers.
+/// May an answer to this user go to `reply`: is it one subject below the user's own inboxes? A request may
+/// name any subject, and the answer is sent with the rights of the answering side.
 bool is_inbox_of(std::string_view reply, std::string_view user);
 
 }  // namespace flash::coordinator

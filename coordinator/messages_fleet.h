@@ -1,6 +1,7 @@
 // Purpose: who lives: what each node and each coordinator says of itself, again and again, under plain
-// subjects that no stream keeps. docs/COORDINATOR_PROTOCOL.md. Ownership: values. Thread rule: pure
-// functions.
+// subjects that no stream keeps. docs/COORDINATOR_PROTOCOL.md.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 //   flash-sync  -> flash.v1.hb.POOL.NODE   Heartbeat, every 5 s
 //   coordinator -> flash.v1.co.NAME        CoordinatorBeat, after each commit and every second

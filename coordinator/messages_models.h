@@ -1,11 +1,13 @@
 // Purpose: what crosses the network about pretrained models, and under which subjects; messages.h has the
 // rest. docs/MODELS.md. All of it is kept by the stream FLASH_MODELS, the newest message of each subject.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 //
-//   flash.v1.bc.models               Models: what is handed out to how many nodes, what was withdrawn
+//   flash.v1.bc.models                 Models: what is handed out to how many nodes, what was withdrawn
 //   flash.v1.ck.NAME.VERSION.manifest  SignedManifest
 //   flash.v1.ck.NAME.VERSION.CHUNK     kModelChunkBytes of the model; the last one fewer. No envelope: the
 //                                      manifest has the digest of each
+//
 //   flash-sync  -> flash.v1.rq.NODE.model   ModelQuestion, a request
 //   coordinator -> its inbox                ModelAnswer: what the stream has under one of those subjects
 #pragma once

@@ -1,5 +1,7 @@
 // Purpose: what a node may ask about the fleet, a page at a time, and what the coordinator answers; as
-// messages.h. Ownership: values. Thread rule: pure functions.
+// messages.h.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 //   flash-sync  -> flash.v1.rq.NODE.fleet   FleetQuestion
 //   coordinator -> flash.v1.dn.NODE.fleet   FleetPage

@@ -1,6 +1,7 @@
 // Purpose: the coordinator's own metrics; docs/METRICS.md names them all. No series per agent, node or
-// application: a fleet has too many, and the HTTP API has them. Ownership: values. Thread rule: pure
-// functions.
+// application: a fleet has too many, and the HTTP API has them.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <string_view>

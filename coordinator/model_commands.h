@@ -1,5 +1,6 @@
 // Purpose: `flash-coordinator model ...`: keys and signatures, which need no network, and the registry.
-// Ownership: values. Thread rule: one thread; it waits for the server.
+// Ownership: values.
+// Thread rule: one thread; it waits for the server.
 #pragma once
 
 #include <string>

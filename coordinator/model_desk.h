@@ -1,7 +1,8 @@
 // Purpose: hands out what the stream of models has to nodes that ask: they may not ask the server for it,
 // whose answers go wherever a request says. Answers go to the asking node's own inbox alone. Of several
-// coordinators any one answers. A thread of its own, because the server is waited for. Ownership: owns the
-// thread and its connection. Thread rule: as named.
+// coordinators any one answers. A thread of its own, because the server is waited for.
+// Ownership: owns the thread and its connection.
+// Thread rule: as named.
 #pragma once
 
 #include <atomic>
@@ -28,8 +29,8 @@ class ModelDesk {
   using Get = std::function<Result<std::optional<Message>>(const std::string& subject)>;
   explicit ModelDesk(Get get) : get_(std::move(get)) {}
 
-  /// nullopt: nothing is answered to who may not ask, or asks too often, or would have the answer go
-  /// elsewhere. An error is get()'s.
+  /// nullopt: no answer, for a node that may not ask, asks too often, or wants the answer anywhere but in its
+  /// own inbox. An error is get()'s.
   Result<std::optional<std::string>> answer(const Message& question, Duration now);
   std::uint64_t refused() const { return refused_; }
 

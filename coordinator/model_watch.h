@@ -1,6 +1,7 @@
 // Purpose: takes a model back by itself when the nodes that were given it earn less: looks at the registry
 // and the store now and then. Several coordinators may do so: to withdraw twice is refused, and harmless.
-// Ownership: borrows the store; opens a connection of its own for each look. Thread rule: the store's.
+// Ownership: borrows the store; opens a connection of its own for each look.
+// Thread rule: the store's.
 #pragma once
 
 #include <functional>

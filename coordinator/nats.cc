@@ -26,9 +26,9 @@ constexpr std::int64_t kWriteDeadlineMs = 5000;
 constexpr std::int64_t kStreamAgeNs = std::int64_t{7} * 86400 * 1'000'000'000;
 constexpr std::int32_t kMessageBytes = 64 * 1024;
 constexpr std::int64_t kModelStreamBytes = std::int64_t{1} << 30;
-constexpr std::int32_t kModelMessageBytes =
-    static_cast<std::int32_t>(link::kModelChunkBytes) + 1024;  // with the headers of put()
-constexpr std::int64_t kModelMessagesPerSubject = 16;          // what is good behind messages that are not
+// With the headers of put().
+constexpr std::int32_t kModelMessageBytes = static_cast<std::int32_t>(link::kModelChunkBytes) + 1024;
+constexpr std::int64_t kModelMessagesPerSubject = 16;  // what is good behind messages that are not
 constexpr std::int64_t kAnswerMs = 5000;
 constexpr int kWaitingMessages = 4096, kWaitingBytes = 8 << 20;  // that came and nobody has read
 constexpr const char* kSealHeader = "Flash-Seal";

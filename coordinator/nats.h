@@ -1,7 +1,8 @@
 // Purpose: a connection to a NATS server, as flash-sync and flash-coordinator need it: publish, and wait for
 // messages of a subject or of a stream, without callbacks. A connection that broke is done with: open another
 // one (libnats 3.4 fails one of 256 authentications, and resends what it buffered over a reconnect).
-// Ownership: owns libnats' handles. Thread rule: one thread; it may wait in connect() and next().
+// Ownership: owns libnats' handles.
+// Thread rule: one thread; it may wait in connect() and next().
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,10 @@ namespace flash::coordinator {
 
 struct NatsOptions {
   std::string url;  // nats://host:4222; tls://host:4222; of a cluster several, between commas
-  std::string
-      credentials;   // file of NATS credentials (JWT and NKey), read at each connect; empty: none needed
-  std::string ca;    // file of certificates that sign the server's; empty: the system's
-  std::string name;  // what the server's operator sees
+  // File of NATS credentials (JWT and NKey), read at each connect; empty: none needed.
+  std::string credentials;
+  std::string ca;            // file of certificates that sign the server's; empty: the system's
+  std::string name;          // what the server's operator sees
   std::string inbox_prefix;  // where answers may come to; empty: _INBOX
 };
 
@@ -33,10 +34,10 @@ struct Message {
   std::string seal = {};       // authority.h; empty: it has none
 };
 
-/// Files, seven days, and nothing is answered to who publishes: under which subject such an answer goes is
-/// the publisher's choice, and the server gives it nobody's rights. Where it is full the oldest messages go.
-/// Whoever needs a message to arrive says it again until it is safe elsewhere: a stream that refused new ones
-/// instead would stand still until the old ones age.
+/// On disk, for seven days. Publishers get no answer: the publisher would choose the subject of such an
+/// answer, and the server checks nobody's rights for it. When the stream is full, the oldest messages go: who
+/// needs a message to arrive sends it again until it is safe elsewhere. A stream that refused new messages
+/// instead would stand still until the old ones expire.
 struct StreamOptions {
   std::string name, subjects;
   int replicas = 1;  // servers that hold it
@@ -45,7 +46,7 @@ struct StreamOptions {
 
 /// What a stream keeps now.
 struct StreamState {
-  std::int64_t created_ns = 0;  // a stream made anew is another one, though it has the same name
+  std::int64_t created_ns = 0;  // a stream that was created again is another one, though it has the same name
   std::uint64_t first = 0;      // position of its oldest message
   std::uint64_t last = 0;       // of its newest
 };
@@ -54,14 +55,14 @@ class Nats {
  public:
   static constexpr Duration kBucketWait = std::chrono::milliseconds(400);
   static Result<std::unique_ptr<Nats>> connect(const NatsOptions& options);
-  /// For who does not come again by itself: tries a refused authentication anew, because of libnats 3.4.
+  /// For callers that do not try again themselves: repeats a refused authentication, because of libnats 3.4.
   static Result<std::unique_ptr<Nats>> connect_surely(const NatsOptions& options);
   ~Nats();
   Nats(const Nats&) = delete;
   Nats& operator=(const Nats&) = delete;
 
   bool open() const;
-  /// What went wrong last, also behind our back (a subject that is not allowed); empty: nothing.
+  /// What went wrong last, also asynchronously (a subject that is not allowed); empty: nothing.
   std::string trouble() const;
   /// How often the server said that something is not allowed to these credentials.
   std::uint64_t violations() const;

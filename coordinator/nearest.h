@@ -1,6 +1,8 @@
 // Purpose: which known pair is nearest to a new one (FLASH 5.5): the newest embedding of every agent,
 // searched whole, since 100,000 of them take milliseconds. Embeddings of different models or tasks are not
-// compared. Ownership: values. Thread rule: one thread.
+// compared.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

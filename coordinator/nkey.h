@@ -1,6 +1,7 @@
 // Purpose: NATS' NKeys: Ed25519 keys (libcrypto's) in the spelling of nats-server: base32 of a prefix that
-// says whose they are, the key, and a CRC-16. Ownership: an NKey owns its secret and wipes it. Thread rule:
-// values; any thread.
+// says whose they are, the key, and a CRC-16.
+// Ownership: an NKey owns its secret and wipes it.
+// Thread rule: values; any thread.
 #pragma once
 
 #include <array>

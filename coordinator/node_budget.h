@@ -1,6 +1,7 @@
 // Purpose: what one node may ask of the coordinator per second, so that no node is paid for by the others: a
 // bucket of tokens for each. What is beyond is not answered; who asks honestly asks again.
-// Ownership: value. Thread rule: one thread. No clock: every call that needs one takes it.
+// Ownership: value.
+// Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
 #include <cstddef>

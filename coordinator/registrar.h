@@ -1,6 +1,7 @@
 // Purpose: answers nodes that want credentials: with a token for the first time, with the ones they have to
-// renew them. A thread of its own, because a commit and the network wait. Ownership: Registrar owns its
-// store; RegistrarThread the thread and the connection. Thread rule: as named.
+// renew them. A thread of its own, because a commit and the network wait.
+// Ownership: Registrar owns its store; RegistrarThread the thread and the connection.
+// Thread rule: as named.
 #pragma once
 
 #include <atomic>
@@ -30,8 +31,8 @@ class Registrar {
  public:
   /// `node_key` signs for `account`; credentials live so many seconds.
   Registrar(NKey node_key, std::string account, std::int64_t lifetime, IdentityStore store, LogSink say);
-  /// nullopt: nothing is answered to who may not ask, or would have the answer (`reply`) go anywhere but to
-  /// its own inbox; nothing is done for it either.
+  /// nullopt: no answer, and nothing is done. That is so for a client that may not ask, and for one that
+  /// wants the answer (`reply`) anywhere but in its own inbox.
   std::optional<std::string> answer(std::string_view subject, std::string_view wish, std::string_view reply,
                                     std::int64_t now);
 

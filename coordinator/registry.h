@@ -1,7 +1,8 @@
 // Purpose: the registry of pretrained models: what is handed out to how many nodes and what was withdrawn. It
 // lives in the stream FLASH_MODELS alone, so that any coordinator, and any operator with its credentials,
-// sees and changes the same one. Ownership: a Registry borrows the connection. Thread rule: one thread; it
-// waits for the server.
+// sees and changes the same one.
+// Ownership: a Registry borrows the connection.
+// Thread rule: one thread; it waits for the server.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +38,10 @@ struct Registered {
   std::uint64_t serial = 0;    // of the state's seal: grows with each; 0: nobody signed it
   std::string trouble;         // what was passed over, in words; empty: nothing
 };
-/// The newest state that is one, of its messages, oldest first: of those that a coordinator signed, where one
-/// is (a release before this one signed none). Where none is, nothing was ever published.
+/// The newest valid state among these messages (oldest first). Where any is signed by a coordinator, only
+/// signed ones count; releases before this one signed none. Without a valid one nothing was ever published.
 Registered newest_good(const std::vector<Message>& kept, const Authority& authority = {});
-/// Of these subjects the version's, of any chunk or its manifest; nullopt: it is not of this name.
+/// The version that a subject (of a chunk or a manifest) belongs to; nullopt: it is not of this name.
 std::optional<std::uint64_t> version_of_subject(std::string_view subject, std::string_view name);
 
 class Registry {
@@ -50,9 +51,9 @@ class Registry {
 
   /// Empty where nothing was ever published.
   Result<Models> models();
-  /// Reads, changes and writes, signed; again where somebody else wrote meanwhile.
+  /// Reads the state, changes it and writes it signed; repeats that if another writer came between.
   Result<void> change(const std::function<Result<void>(Models&)>& how, std::int64_t now_us = 0);
-  /// Signs a state that a release before this one left unsigned: nodes believe none.
+  /// Signs a state that an earlier release left unsigned: nodes believe no unsigned state.
   Result<void> sign_what_is_not(std::int64_t now_us);
   /// Chunks first, the manifest, then the offer: a node never sees half a model. EINVAL: the version is not
   /// above all that were published under its name. Chunks that nobody is handed any more are removed.

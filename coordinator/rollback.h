@@ -1,7 +1,9 @@
 // Purpose: does a model that is being handed out earn less than what the other nodes have? Nodes are drawn by
 // hash (in_share()), so the two groups differ by nothing but the model. docs/MODELS.md has the rule. A node
 // that lies has one voice, and the most extreme fifth at each end of a group has none: up to that many liars
-// move nothing much. Ownership: values. Thread rule: pure.
+// move nothing much.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: which nats-server is at the other end, and what is known against it. libnats does not tell: the
-// first line that a server says to anybody is read. Ownership: values. Thread rule: any; server_version()
-// waits for the network, a few seconds at most.
+// first line that a server says to anybody is read.
+// Ownership: values.
+// Thread rule: any; server_version() waits for the network, a few seconds at most.
 #pragma once
 
 #include <string>

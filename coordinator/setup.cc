@@ -179,7 +179,7 @@ class Planner {
     for (const std::string& url : urls) text += url + "\n";
     const What what = before == 0 ? What::Made : urls.size() > before ? What::Renewed : What::Kept;
     add(what, "servers", text, Readers::All, "names were added");
-    // All of them, given now or before: a certificate that is made anew has the names of the lost one.
+    // All of them, given now or before: a certificate that is made again has the names of the lost one.
     for (const std::string& url : urls) names_.push_back(host_of(url));
     return {};
   }

@@ -1,6 +1,7 @@
 // Purpose: flash-coordinator setup: what a single-node set-up needs, made where it is missing, renewed where
 // it is about to expire, left alone otherwise. First a plan, which --dry-run prints; then the files.
-// Ownership: values. Thread rule: one thread; plan() reads files, carry_out() writes them.
+// Ownership: values.
+// Thread rule: one thread; plan() reads files, carry_out() writes them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Purpose: what flash-coordinator serves over HTTP: which path is which answer. docs/COORDINATOR_HTTP.md.
-// Ownership: the view is borrowed. Thread rule: as the view's.
+// Ownership: the view is borrowed.
+// Thread rule: as the view's.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // Purpose: the coordinator's records on disk, each once, whatever comes twice: (node, run, seq) is its key.
-// Ownership: owns the file. Thread rule: one thread; others may read the file beside it.
+// Ownership: owns the file.
+// Thread rule: one thread; others may read the file beside it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Purpose: what store.cc, which writes, and store_read.cc share; no one else's header. Ownership: the file.
+// Purpose: what store.cc, which writes, and store_read.cc share; no one else's header.
+// Ownership: the file.
 // Thread rule: the store's.
 #pragma once
 

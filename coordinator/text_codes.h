@@ -1,6 +1,7 @@
 // Purpose: the two alphabets that NATS writes keys and JWTs in: base32 (RFC 4648, section 6) and base64url
 // (section 5), both without padding. Strict: what decodes is what would be written again.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <string>

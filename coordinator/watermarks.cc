@@ -44,8 +44,8 @@ std::vector<Committed::NodeWatermark> Watermarks::due(Duration now, bool speaker
     while (!waiting_.empty() && now - waiting_.front().since >= options_.remember) waiting_.pop_front();
     return {};
   }
-  std::map<std::pair<std::string, std::string>, std::uint64_t>
-      newest;  // of a commit: a later one is not less
+  // Of a commit: a later one is not less.
+  std::map<std::pair<std::string, std::string>, std::uint64_t> newest;
   while (!waiting_.empty()) {
     const Waiting& first = waiting_.front();
     if (!all_have(first, now)) {

@@ -1,6 +1,8 @@
 // Purpose: which watermarks may be said to nodes, which then forget their records: those of commits that
 // every other coordinator in step has on its disk too, or that waited for it long enough (the stream still
-// keeps them). Ownership: value. Thread rule: one thread. No clock: every call that needs one takes it.
+// keeps them).
+// Ownership: value.
+// Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// Purpose: the coordinator's HTTP: a thread that answers from a view of the store of its own. Whoever looks,
-// however often, holds up nothing of what is collected. Ownership: owns the thread, the endpoint and the
-// view. Thread rule: all but the inside is the maker's thread's.
+// Purpose: the coordinator's HTTP: a thread that answers from a view of the store of its own. Readers,
+// however many, never delay collecting.
+// Ownership: owns the thread, the endpoint and the view.
+// Thread rule: all but the inside is the maker's thread's.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // Purpose: the option tables of programs; one row per option gives parsing, range check and --help.
 // Ownership: rows hold references to the options they fill; the options outlive the rows.
-// Threads: none; used once at start.
+// Thread rule: none; used once at start.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
 // Purpose: tables as text that others made, a row at a time: files of any size in constant memory. Commas (or
 // what a "sep=;" line or the first row uses), quotes as in RFC 4180, CR and LF in any form, a byte order
 // mark, blank rows and blanks around fields are read for what they mean; what is no such text (compressed,
-// UTF-16, binary) is named as what it is. Errors are "FILE:LINE: what". Ownership: a reader owns its file;
-// fields are views that the next row overwrites. Thread rule: an object belongs to one thread.
+// UTF-16, binary) is named as what it is. Errors are "FILE:LINE: what".
+// Ownership: a reader owns its file; fields are views that the next row overwrites.
+// Thread rule: an object belongs to one thread.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // Purpose: the full record of one tick of one agent: what was seen, considered, refused, asked, read back,
 // earned. flashctl why, the journal, the learner and replay all read this.
-// Ownership: values, kept in a ring per agent. Thread rule: none needed.
+// Ownership: values, kept in a ring per agent.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ struct Reward {
   double utilization = 0;       // mean RU (limits)
   double ips_gain = 0;          // frequency
   double power_cost = 0;        // frequency, Default only
-  bool slo_known =
-      true;              // false: an objective's metric was not measured, slo_preservation says nothing of it
+  // False: an objective's metric was not measured, slo_preservation says nothing of it.
+  bool slo_known = true;
   bool trusted = false;  // every input was Good: may be learned from and counts for the life cycle
   bool given = false;    // false on the first step: nothing to judge yet
 };
@@ -43,8 +44,8 @@ struct Alternative {
 enum class Verdict : std::uint8_t { Changed, Refused };
 
 struct GuardVerdict {
-  std::string_view
-      guard;  // "objective", "pressure", "slew", "flap", "bounds"; "capacity", "lease", "snapshot"
+  // "objective", "pressure", "slew", "flap", "bounds"; "capacity", "lease", "snapshot".
+  std::string_view guard;
   KnobKind knob = KnobKind::CpuLimit;
   Verdict verdict = Verdict::Changed;
   double before = 0, after = 0;

@@ -1,4 +1,6 @@
-// Purpose: SHA-256, and libgcrypt made ready for those who use it. Ownership: values. Thread rule: pure.
+// Purpose: SHA-256, and libgcrypt made ready for those who use it.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <cstddef>

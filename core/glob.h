@@ -1,4 +1,6 @@
-// Purpose: the one kind of pattern that people write here. Ownership: none. Thread rule: pure.
+// Purpose: the one kind of pattern that people write here.
+// Ownership: none.
+// Thread rule: pure.
 #pragma once
 
 #include <string>

@@ -1,4 +1,6 @@
-// Purpose: the mean of some values with its 95 % interval. Ownership: values. Thread rule: pure.
+// Purpose: the mean of some values with its 95 % interval.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <span>

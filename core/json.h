@@ -1,6 +1,8 @@
-// Purpose: nlohmann/json.hpp, compiled once. Its classes are instantiated in core/json*.cc and nowhere else, which halves what
-// a file that uses JSON takes to compile. A header that only names the type includes <nlohmann/json_fwd.hpp>.
-// Ownership: none. Thread rule: that of nlohmann::json, a value.
+// Purpose: nlohmann/json.hpp, compiled once. Its classes are instantiated in core/json*.cc and nowhere else,
+// which halves what a file that uses JSON takes to compile. A header that only names the type includes
+// <nlohmann/json_fwd.hpp>.
+// Ownership: none.
+// Thread rule: that of nlohmann::json, a value.
 #pragma once
 
 #include <nlohmann/json.hpp>  // IWYU pragma: export

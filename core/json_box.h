@@ -1,5 +1,5 @@
-// Purpose: a JSON value as a member of a struct whose header does not parse nlohmann/json.hpp, which takes a second of every
-// file that includes it. Who looks into the value includes json.hpp itself.
+// Purpose: a JSON value as a member of a struct whose header does not parse nlohmann/json.hpp, which takes a
+// second of every file that includes it. Who looks into the value includes json.hpp itself.
 // Ownership: a box owns its value; a copy is a deep copy; never empty.
 // Thread rule: a value.
 #pragma once

@@ -1,5 +1,6 @@
 // Purpose: the kernel settings that can be written, as one table, and an Action over them.
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <algorithm>

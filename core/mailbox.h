@@ -1,6 +1,7 @@
-// Purpose: a bounded queue between two threads, the only thing that threads of the house share; its reader
+// Purpose: a bounded queue between two threads, the only thing that threads of the project share; its reader
 // waits on a descriptor, so that it fits any loop.
-// Ownership: owns what lies in it. Thread rule: any thread puts, one thread takes.
+// Ownership: owns what lies in it.
+// Thread rule: any thread puts, one thread takes.
 #pragma once
 
 #include <sys/eventfd.h>

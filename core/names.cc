@@ -1,4 +1,4 @@
-// The names of the house's enumerations: stable keys in JSON, on D-Bus and in man pages.
+// The names of the project's enumerations: stable keys in JSON, on D-Bus and in man pages.
 #include <array>
 #include <cmath>
 #include <cstdio>

@@ -1,6 +1,7 @@
 // Purpose: the arithmetic of policy_snapshot.h's CompiledNetwork, compiled once per instruction set; which
-// one runs is chosen at run time. All give the same result to a few units in the last place. Ownership: none,
-// the caller's buffers. Thread rule: pure functions.
+// one runs is chosen at run time. All give the same result to a few units in the last place.
+// Ownership: none, the caller's buffers.
+// Thread rule: pure functions.
 //
 // Buffers: rows of weights are padded with zeros to a multiple of kPad floats, and so is every vector that is
 // read or written here. What lies in the padding is zero after each call.

@@ -1,7 +1,7 @@
 // Purpose: a learned policy as data: what the learner publishes and flashd evaluates itself, without torch.
 // Absent, expired or refused means the fallback decides.
-// Ownership: immutable values, shared as shared_ptr<const ...>. Thread rule: const functions, the caller's
-// scratch.
+// Ownership: immutable values, shared as shared_ptr<const ...>.
+// Thread rule: const functions, the caller's scratch.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // Purpose: text on its way to a terminal. Names of cgroups, containers, nodes and metrics, lines of files and
 // answers of servers were chosen by others; what a terminal would take for a command, for another direction
 // of writing or for a line of its own is shown as "?". Programs write what is not theirs through this file
-// alone (flashctl, which includes no other room, has the same in cli/render). Ownership: values; a
-// PrintableStream borrows the stream that it writes to. Thread rule: functions from any thread, a stream from
-// one.
+// alone (flashctl, which includes no other room, has the same in cli/render).
+// Ownership: values; a PrintableStream borrows the stream that it writes to.
+// Thread rule: functions from any thread, a stream from one.
 #pragma once
 
 #include <cstdio>

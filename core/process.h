@@ -1,5 +1,7 @@
 // Purpose: what main programs ask the kernel for themselves: the clocks, a seed, their memory. Nothing else
-// reads them: the rooms are given a Now (time.h). Ownership: none. Thread rule: any thread.
+// reads them: the rooms are given a Now (time.h).
+// Ownership: none.
+// Thread rule: any thread.
 #pragma once
 
 #include <time.h>

@@ -1,5 +1,7 @@
 // Purpose: randomness as a parameter: a small, seedable, copyable generator whose stream is the same on every
-// machine (std::normal_distribution's is not). Ownership: value. Thread rule: one thread per value.
+// machine (std::normal_distribution's is not).
+// Ownership: value.
+// Thread rule: one thread per value.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,6 @@
-// Purpose: the one error language of the house. Rooms return Result<T>; only programs log.
-// Ownership: values. Thread rule: no shared state.
+// Purpose: the one way in which the project reports errors. Rooms return Result<T>; only programs log.
+// Ownership: values.
+// Thread rule: no shared state.
 #pragma once
 
 #include <optional>
@@ -38,7 +39,7 @@ class Error {
   std::string message_;
 };
 
-/// A subset of std::expected<T, Error> (C++23); becomes an alias of it when the house moves to C++23.
+/// A subset of std::expected<T, Error> (C++23); becomes an alias of it when the project moves to C++23.
 template <class T>
 class [[nodiscard]] Result {
  public:

@@ -1,7 +1,7 @@
 // Purpose: what the operator asked for: one rule selects targets and says how they are managed. Filled by
 // daemon/config from files, by tests by hand. Every field documents its default by its initialiser.
-// Ownership: values; running agents share a rule as shared_ptr<const Rule>. Thread rule: immutable once
-// built.
+// Ownership: values; running agents share a rule as shared_ptr<const Rule>.
+// Thread rule: immutable once built.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +63,8 @@ enum class RewardKind : std::uint8_t { Default, Paper };
 
 struct RewardOptions {
   RewardKind kind = RewardKind::Default;
-  double alpha =
-      0.5;  // FLASH Tables 7 and 9: weight of SLO preservation (limits) or of the IPS gain (frequency)
+  // FLASH Tables 7 and 9: weight of SLO preservation (limits) or of the IPS gain (frequency).
+  double alpha = 0.5;
   double power_price = 0.25;  // Default only: weight of relative power, cpu-frequency task
 };
 

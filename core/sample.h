@@ -1,6 +1,7 @@
 // Purpose: a measured value that knows how far it can be trusted. Nothing is learned from a sample that is
-// not trusted (DESIGN: "a counter can lie").
-// Ownership: values. Thread rule: none needed.
+// not trusted: a counter can lie.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
-// Purpose: how a program of the house logs: events with journald fields where stderr is the journal, lines
-// elsewhere. Programs log; rooms return errors. Ownership: value. Thread rule: any thread.
+// Purpose: how a program of this project logs: events with journald fields where stderr is the journal, lines
+// elsewhere. Programs log; rooms return errors.
+// Ownership: value.
+// Thread rule: any thread.
 #pragma once
 
 #include <syslog.h>

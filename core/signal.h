@@ -1,6 +1,7 @@
 // Purpose: every quantity that is sensed, once: name, unit, range, meaning. A new collector adds rows here;
 // judging (ValidateData), records, D-Bus and flashctl walk the table and need no change.
-// Ownership: static data. Thread rule: immutable.
+// Ownership: static data.
+// Thread rule: immutable.
 #pragma once
 
 #include <array>
@@ -16,21 +17,22 @@ namespace flash {
 
 enum class Signal : std::uint8_t {
   // The target's CPU (cgroup: cpu.stat / cpuacct; CPU set: /proc/stat of its CPUs).
-  CpuUsage,      // cores in use
-  CpuLimit,      // cores allowed, by its own limit and those of the cgroups above it; +inf = none
-  CpuCeiling,    // the lowest CPU limit of the cgroups above it, or the CPUs online where not all of the set
-                 // are; missing: none
-  CpuThrottled,  // share of CFS periods that were throttled, of it or of a cgroup above it
+  CpuUsage,  // cores in use
+  CpuLimit,  // cores allowed, by its own limit and those of the cgroups above it; +inf = none
+  // The lowest CPU limit of the cgroups above it; of a CPU set the CPUs online, where not all of its CPUs
+  // are; missing: there is none.
+  CpuCeiling,
+  CpuThrottled,      // share of CFS periods that were throttled, of it or of a cgroup above it
   CpuThrottledTime,  // throttled seconds per second
   CpuPressureSome,   // PSI share of time, 0..1, over the tick
   // Memory.
   MemoryUsage,       // bytes charged
   MemoryWorkingSet,  // bytes charged without inactive file pages
   MemoryLimit,       // bytes allowed, by its own limits and those of the cgroups above it; +inf = none
-  MemoryCeiling,     // the lowest memory limit that is not its knob's: its memory.max, those above; missing:
-                     // none
-  MemoryProtected,   // bytes that the kernel leaves it when memory is short, by memory.min or memory.low and
-                     // those of all cgroups above it
+  MemoryCeiling,     // the lowest memory limit that is not its knob's: memory.max, those above; missing: none
+  // Bytes that the kernel leaves it when memory is short, by memory.min or memory.low, its own and those of
+  // the cgroups above it.
+  MemoryProtected,
   MemoryPressureSome,
   MemoryPressureFull,
   MemoryHighEvents,  // times per second over memory.high (v1: memory.failcnt)
@@ -52,7 +54,7 @@ enum class Signal : std::uint8_t {
   FrequencyMin,  // kHz, scaling_min_freq
   FrequencyMax,  // kHz, scaling_max_freq
   Power,         // watts (RAPL package)
-  // The application's own metrics (StatsD; later: kernel request latency, Prometheus).
+  // Requests, by the rule's slo.source: StatsD, a metrics page, or the kernel's request probe.
   LatencyP50,   // ms in this tick
   LatencyP99,   // ms in this tick
   RequestRate,  // requests per second

@@ -1,6 +1,7 @@
 // Purpose: Ed25519 signatures (RFC 8032) and the files that keys are kept in: a release key signs pretrained
 // models where no network is, nodes pin its public half. The mathematics is libgcrypt's.
-// Ownership: values. Thread rule: pure; only the functions with a path touch files.
+// Ownership: values.
+// Thread rule: pure; only the functions with a path touch files.
 #pragma once
 
 #include <cstddef>

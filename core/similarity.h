@@ -1,5 +1,7 @@
 // Purpose: how like two embeddings are (FLASH 5.5): the learner, the benchmarks and the coordinator agree on
-// it. Ownership: none. Thread rule: pure functions.
+// it.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
 // Purpose: what an agent manages: a cgroup, or a set of CPUs with their cpufreq policies.
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <compare>
@@ -38,10 +39,11 @@ struct TargetId {
   auto operator<=>(const TargetId&) const = default;
 };
 
-/// Who may write the cgroup's files (FACTS: Documentation/CGROUP_DELEGATION of systemd).
+/// Who may write the cgroup's files (systemd's docs/CGROUP_DELEGATION.md).
 enum class CgroupOwner : std::uint8_t {
-  Unmanaged,  // nobody else writes: a unit's own folder, a runtime's with its cgroupfs driver, or one that a
-              // rule spells out: write directly
+  // Nobody else writes (a unit's own folder, a runtime's with its cgroupfs driver, or one that a rule spells
+  // out): write directly.
+  Unmanaged,
   Systemd,    // a unit or scope of systemd: SetUnitProperties(runtime)
   Delegated,  // below a Delegate=yes unit: write directly
   Kubelet,    // a pod or what holds pods: rewritten by the kubelet; direct writes only when the rule opts in
@@ -64,13 +66,12 @@ struct Target {
   std::string unit;    // unit of the system's systemd whose own cgroup it is, if any
   Container container;
   CgroupOwner owner = CgroupOwner::Unmanaged;
-  std::string doubt;  // owner Unknown: why, in words
-  std::string
-      spell_out;  // owner Unknown: the path that a rule's select.cgroup has to spell out to vouch for it
+  std::string doubt;      // owner Unknown: why, in words
+  std::string spell_out;  // owner Unknown: the path that a rule's select.cgroup must name to vouch for it
   std::vector<int> cpus;  // CpuSet only, ascending
-  std::string
-      application;   // whose SLO counts (StatsD `app` tag); defaults to the rule's or the target's name
-  std::string rule;  // the rule that selected it
+  // Whose SLO counts (StatsD `app` tag); defaults to the rule's or the target's name.
+  std::string application;
+  std::string rule;                          // the rule that selected it
   SloSource slo_source = SloSource::Statsd;  // the rule's
   TimeUnit statsd_unit = TimeUnit::Auto;     // of the application's StatsD latencies; the rule's
   std::vector<std::string> statsd_senders;   // who may send them beside its own processes; the rule's

@@ -1,6 +1,7 @@
 // Purpose: time as a parameter. tick(now) and everything below it take a Now; nothing in the rooms reads a
-// clock, so the daemon, tests, replay and the simulator run the same code.
-// Ownership: values. Thread rule: none needed.
+// clock, so the daemon, tests and the simulator run the same code.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,7 @@
 // Purpose: the unit of a time that another program sends: said by an option, else by the ending of the
 // metric's name, as the conventions of StatsD and Prometheus have it.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

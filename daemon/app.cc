@@ -215,7 +215,7 @@ void App::disconnect_bus() {
   if (node_) node_->set_bus(nullptr);
   service_.reset();
   if (!bus_) return;
-  // Not flushed: that waits for ever where the bus hangs, and what was sent has left already.
+  // Not flushed: that waits forever where the bus hangs, and what was sent has left already.
   sd_bus_detach_event(bus_);
   sd_bus_close_unref(bus_);
   bus_ = nullptr;

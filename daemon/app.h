@@ -1,5 +1,6 @@
 // Purpose: the running daemon: Node + event loop + bus + journal + signals + watchdog.
-// Ownership: owns all of it. Thread rule: one thread, one sd-event loop.
+// Ownership: owns all of it.
+// Thread rule: one thread, one sd-event loop.
 #pragma once
 
 #include <memory>

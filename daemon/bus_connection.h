@@ -1,5 +1,6 @@
-// Purpose: a connection to the bus that a call can never hold up for long. Ownership: the caller closes it
-// (sd_bus_close_unref). Thread rule: one thread.
+// Purpose: a connection to the bus that a call can never hold up for long.
+// Ownership: the caller closes it (sd_bus_close_unref).
+// Thread rule: one thread.
 #pragma once
 
 #include <systemd/sd-bus.h>

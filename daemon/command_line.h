@@ -1,5 +1,6 @@
 // Purpose: flashd's options as one table: parsing, --help and the man page test read it.
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdint>

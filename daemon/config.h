@@ -1,7 +1,7 @@
 // Purpose: /etc/flashd/flashd.json and its drop-ins, turned into each room's options. One table of keys
 // (daemon/config_keys.h) drives parsing, validation, the shipped JSON Schema and flashd.json(5).
-// Ownership: values; rules are shared with the agents that run under them. Thread rule: pure, no shared
-// state; only load_config() touches files.
+// Ownership: values; rules are shared with the agents that run under them.
+// Thread rule: pure, no shared state; only load_config() touches files.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// Purpose: is every key of one configuration file known, and every value of its type and range? Ownership:
-// none. Thread rule: pure.
+// Purpose: is every key of one configuration file known, and every value of its type and range?
+// Ownership: none.
+// Thread rule: pure.
 #pragma once
 
 #include "daemon/config_text.h"

@@ -1,6 +1,7 @@
 // Purpose: the table of configuration keys. A new key is one row here; parsing, validation, defaults, the
 // JSON Schema and the manual's list follow.
-// Ownership: static data. Thread rule: immutable.
+// Ownership: static data.
+// Thread rule: immutable.
 #pragma once
 
 #include <cstddef>

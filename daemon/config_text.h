@@ -1,5 +1,7 @@
 // Purpose: one configuration file as JSON, with the line of every value, and the errors of all files in the
-// order in which they are written. Ownership: ConfigErrors borrows the texts. Thread rule: one thread.
+// order in which they are written.
+// Ownership: ConfigErrors borrows the texts.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

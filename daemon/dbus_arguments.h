@@ -1,5 +1,7 @@
 // Purpose: what goes over the bus: names of objects and errors, texts that are UTF-8, values by their type.
-// Inner part of daemon/dbus_service. Ownership: none. Thread rule: pure functions but for the message filled.
+// Inner part of daemon/dbus_service.
+// Ownership: none.
+// Thread rule: pure functions but for the message filled.
 #pragma once
 
 #include <systemd/sd-bus.h>

@@ -22,8 +22,8 @@ constexpr std::size_t kWaitingPerCaller = 8;
 constexpr std::size_t kPolkitPerUser = 8;
 constexpr std::size_t kPolkitInAll = 64;
 constexpr std::size_t kTextBytes = 4096;
-constexpr std::uint64_t kUnsentForStrangers =
-    64;  // messages in our own queue, which the bus daemon does not take
+// Messages in our own queue, which the bus daemon does not take.
+constexpr std::uint64_t kUnsentForStrangers = 64;
 constexpr std::uint64_t kBusTimeoutUs = 25'000'000;  // as long as callers wait
 constexpr std::uint64_t kPolkitTimeoutUs = 10'000'000;
 constexpr std::uint64_t kInteractiveTimeoutUs = 120'000'000;  // somebody types a password
@@ -170,7 +170,7 @@ int DbusService::Impl::begin_change(sd_bus_message* call, sd_bus_error* error) {
   return 1;
 }
 
-/// A stranger's call beyond what he may ask for.
+/// A stranger's call beyond its budget.
 int DbusService::Impl::turn_away(sd_bus_message* call, const ChangeMethod& method, BusQuota::Caller& caller) {
   if (quota.refuse(caller, callbacks.now().mono) == QuotaReply::Refuse) refuse(call);
   log_turned_away(method, caller, sd_bus_message_get_sender(call));

@@ -1,6 +1,7 @@
 // Purpose: the service behind DbusService, shared by its parts: dbus_tables.cc (object tree and properties),
 // dbus_changes.cc (what may be changed), dbus_authorisation.cc (by whom). Included by these alone.
-// Ownership: see DbusService. Thread rule: the thread of the control loop.
+// Ownership: see DbusService.
+// Thread rule: the thread of the control loop.
 #pragma once
 
 #include <functional>

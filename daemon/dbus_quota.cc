@@ -32,8 +32,8 @@ BusQuota::Caller& BusQuota::caller(std::string_view name, Duration now) {
   return found->second;
 }
 
-/// Those who were silent for long; where all are new, whoever has nothing waiting. A forgotten caller is
-/// asked for anew; what his user has used up stays with the user.
+/// Forgets callers that were silent for long; where all are new, those that have nothing waiting. A forgotten
+/// caller is identified again; what its user has used up stays with the user.
 void BusQuota::forget_some(Duration now) {
   std::erase_if(callers_, [&](const auto& row) {
     return row.second.waiting == 0 && !row.second.asked && now - row.second.last > kRemember;

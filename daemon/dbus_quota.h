@@ -1,10 +1,11 @@
 // Purpose: what strangers may ask of the bus service. Root (and whom flashd itself runs as) is outside every
 // bound. All others have, per user and together, a budget of bytes that flashd sends them and of changes that
-// they may ask for: whoever asks on is refused, and soon not answered at all. A caller that is not answered
-// runs into the bus daemon's own limit of calls that wait for a reply, and then reaches flashd no more.
-// The budgets bound what can lie unread in the bus daemon and in flashd's own queue: what has been read
-// cannot be known. Who a caller is comes from the bus (identify()); until then he is a stranger with a small
-// budget. Ownership: value. Thread rule: one thread. Pure: time is a parameter.
+// they may ask for: further calls are refused, and soon not answered at all. A caller that is not answered
+// runs into the bus daemon's own limit of calls that wait for a reply, and then reaches flashd no more. The
+// budgets bound what can lie unread in the bus daemon and in flashd's own queue: what has been read cannot be
+// known. Who a caller is comes from the bus (identify()); until then it is a stranger with a small budget.
+// Ownership: value.
+// Thread rule: one thread. Pure: time is a parameter.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +29,7 @@ struct Allowance {
 };
 
 struct BusQuotaBounds {
-  // A bus daemon stops reading from whoever has 127 MiB waiting for others; all of this is far below.
+  // A bus daemon stops reading from a client that has 127 MiB waiting for others; all of this is far below.
   Allowance user_bytes{2 << 20, 512 << 10};
   Allowance all_bytes{8 << 20, 2 << 20};
   Allowance unknown_bytes{2 << 20, 1 << 20};  // callers that the bus has not named yet, together

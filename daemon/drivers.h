@@ -1,5 +1,6 @@
 // Purpose: every way to write knobs there is; the running daemon and the restorer use the same list.
-// Ownership: owns the drivers, borrows the bus. Thread rule: one thread.
+// Ownership: owns the drivers, borrows the bus.
+// Thread rule: one thread.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // Purpose: what the fleet is told of each agent: how an episode went, once its last action has been judged.
-// Ownership: values. Thread rule: one thread.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 // Purpose: what is logged of the loop's events, with journald fields (flashd(8), "Journal").
-// Ownership: DegradedLog owns what it said. Thread rule: the control loop's thread.
+// Ownership: DegradedLog owns what it said.
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,6 @@
 // Purpose: how often policies hurt which target, over restarts of flashd: a file hurts.json in the state
-// directory. A policy that was taken out must not be back because flashd was started again. Ownership: none.
+// directory. A policy that was taken out must not be back because flashd was started again.
+// Ownership: none.
 // Thread rule: one thread.
 #pragma once
 

@@ -1,6 +1,7 @@
 // Purpose: the decision journal, read: one line becomes what replay needs of a decision. Lines come from
 // outside (an operator may name any file): everything is bounded and checked, unknown keys are passed over.
-// Ownership: values. Thread rule: pure functions; only read_journal() touches files.
+// Ownership: values.
+// Thread rule: pure functions; only read_journal() touches files.
 #pragma once
 
 #include <cstddef>

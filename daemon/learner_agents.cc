@@ -52,7 +52,7 @@ const LearnerAgent& LearnerAgents::add(const Target& target, const RewardOptions
     agent->gone = true;
   }
   if (agent->gone) {
-    // A name may come back (a reload), its Decision::seq starts anew: what was said before stays below.
+    // A name may come back (a reload), its Decision::seq starts over: what was said before stays below.
     // The gap keeps the last step of one life and the first of the next from looking like a transition.
     agent->base = highest_ == 0 ? 0 : highest_ + 1;
     agent->first_episode = highest_ == 0 ? 0 : highest_episode_ + 1;

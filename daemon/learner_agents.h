@@ -1,6 +1,8 @@
 // Purpose: agents as the learner knows them and the steps that it has not stored yet: names, numbers of steps
 // and episodes that never go back while flashd runs, and a backlog that is bounded in bytes. No sockets:
-// daemon/learner_link.h says it. Ownership: owns agents and steps. Thread rule: one thread. No clock.
+// daemon/learner_link.h says it.
+// Ownership: owns agents and steps.
+// Thread rule: one thread. No clock.
 #pragma once
 
 #include <cstdint>

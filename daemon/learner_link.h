@@ -1,8 +1,8 @@
 // Purpose: flashd's end of the learner's socket: says what every tick decided, takes offered policies. The
 // learner is not trusted: another process and user, bounded in size, rate and memory, closed by name when it
 // breaks the protocol, and never waited for. docs/LEARNER_PROTOCOL.md.
-// Ownership: owns sockets and backlog; borrows nothing after the callbacks. Thread rule: one thread. No
-// clock: every call that needs one takes Now.
+// Ownership: owns sockets and backlog; borrows nothing after the callbacks.
+// Thread rule: one thread. No clock: every call that needs one takes Now.
 #pragma once
 
 #include <sys/types.h>

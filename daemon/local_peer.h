@@ -1,5 +1,7 @@
 // Purpose: what flashd's sockets for its helper processes have in common: who may connect, how often, and
-// text as a message may carry it. Ownership: values. Thread rule: none needed.
+// text as a message may carry it.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,6 @@
 // Purpose: one line per event, with journald fields when the journal listens, plain on stderr otherwise.
-// Ownership: none. Thread rule: any thread.
+// Ownership: none.
+// Thread rule: any thread.
 #pragma once
 
 #include <syslog.h>

@@ -29,7 +29,7 @@
 namespace flash {
 namespace {
 
-/// Cgroups that came, went or are looked at anew between two ticks, at about 20 us each; the rest waits for
+/// Cgroups that came, went or are looked at again between two ticks, at about 20 us each; the rest waits for
 /// the next wake-up, so that a tick is never late for them.
 constexpr std::size_t kCgroupsPerWakeUp = 512;
 

@@ -1,6 +1,8 @@
 // Purpose: one machine under control, without event loop, bus service or log: collectors, knobs, control loop
 // and the targets that the rules select. The daemon drives it, flash-bench measures it, flashd --once prints
-// it. Ownership: owns every room it builds; borrows the bus. Thread rule: one thread.
+// it.
+// Ownership: owns every room it builds; borrows the bus.
+// Thread rule: one thread.
 #pragma once
 
 #include <memory>
@@ -68,7 +70,7 @@ class Node {
   /// `woke`: this thread's CPU time when it was woken for that. Returns how long to let them wait from here
   /// on.
   Duration drain_metrics(std::optional<Duration> woke = std::nullopt);
-  /// Nobody is listened to any more.
+  /// Stops listening to StatsD senders.
   void close_metrics();
   /// Of the StatsD sockets; empty without them.
   std::vector<std::pair<std::string, std::uint64_t>> metrics_counters() const;

@@ -1,5 +1,6 @@
-// Purpose: what flashd does without an event loop: decide once and print it, put everything back. Ownership:
-// owns all that it opens. Thread rule: one thread.
+// Purpose: what flashd does without an event loop: decide once and print it, put everything back.
+// Ownership: owns all that it opens.
+// Thread rule: one thread.
 #pragma once
 
 #include "daemon/command_line.h"

@@ -3,7 +3,9 @@
 // grows with what others send, not with how often flashd looks, and is bounded where it is read
 // (StatsdCollector). Beyond it flashd samples less: a longer period, or a probe taken out, whichever saves
 // more, until what is left fits; back when it fits again. Pure: the daemon measures, and does what stretch()
-// and paused() say. Ownership: values. Thread rule: one thread.
+// and paused() say.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +23,13 @@ struct OverheadOptions {
   bool operator==(const OverheadOptions&) const = default;
 };
 
-/// Ever, as of `at` (CLOCK_MONOTONIC).
+/// Totals since the start, as of `at` (CLOCK_MONOTONIC).
 struct OwnCost {
   Duration at{};
   Duration process{};            // user and system time
-  Duration reading{};            // of it: datagrams of applications, and of who is not believed
+  Duration reading{};            // of it: datagrams of applications, and of senders not believed
   Duration believed{};           // of reading: what was believed
-  std::vector<Duration> probes;  // of their programs, in whoever's context they ran
+  std::vector<Duration> probes;  // of their programs, in the context of any process
 };
 
 class OverheadGuard {
@@ -46,7 +48,7 @@ class OverheadGuard {
   /// `probes`: their names, in the order of OwnCost::probes.
   OverheadGuard(OverheadOptions options, Duration period, std::vector<std::string> probes);
 
-  /// Other options or another period: all measures end, and counting begins anew.
+  /// Other options or another period: all measures end, and counting starts over.
   void reconfigure(OverheadOptions options, Duration period);
 
   /// After a tick. True: stretch() or paused() changed.

@@ -1,6 +1,7 @@
 // Purpose: flashd's own metrics, as flash-sync serves them to Prometheus: one table of names, types, units
-// and meanings (docs/METRICS.md, a test compares), filled from the loop's views. Ownership: values. Thread
-// rule: the control loop's thread.
+// and meanings (docs/METRICS.md, a test compares), filled from the loop's views.
+// Ownership: values.
+// Thread rule: the control loop's thread.
 #pragma once
 
 #include <cstdint>

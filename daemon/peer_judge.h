@@ -1,8 +1,9 @@
 // Purpose: who may be flashd's learner or flash-sync. The user's number alone proves nothing: a container's
 // root has number 0, too. So the process must also live on the host's side: in flashd's own pid namespace,
 // and in a cgroup that is neither a container's, nor another user's, nor one that flashd controls. What
-// cannot be judged is refused. docs/SECURITY.md, "Peers". Ownership: values; nothing is kept. Thread rule:
-// any thread.
+// cannot be judged is refused. docs/SECURITY.md, "Peers".
+// Ownership: values; nothing is kept.
+// Thread rule: any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -48,7 +49,7 @@ struct PeerFacts {
 /// Empty: it may. Else why not, for the operator. Pure.
 std::string judge_peer(const PeerFacts& facts, const PeerRole& role, const TargetAround& target_around);
 
-/// The same of whoever has the other end. Only somebody whose user is right is looked at further.
+/// The same for the process at the other end. It is looked at further only if its user is the right one.
 std::string why_refused(const link::Connection& peer, const PeerRole& role,
                         const TargetAround& target_around);
 

@@ -99,7 +99,7 @@ void Peers::configure_sync(Now now, const DaemonConfig& config) {
   sync_->set_scrapes(scrapes_of(config));
 }
 
-/// Whoever lives where flashd sets limits is a tenant, whatever his user's number is.
+/// A process that lives where flashd sets limits is a tenant, whatever its user is.
 std::string Peers::target_around(std::string_view cgroup) const {
   const ControlLoop& loop = node_.loop();
   for (TargetId id : loop.agents()) {

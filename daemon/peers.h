@@ -1,6 +1,7 @@
 // Purpose: flashd's two peers behind sockets, the learner and flash-sync: what they are told of
-// configuration, agents and decisions, and where in the node what they say arrives. Ownership: owns both
-// links and their event sources; borrows event loop and node. Thread rule: the event loop's.
+// configuration, agents and decisions, and where in the node what they say arrives.
+// Ownership: owns both links and their event sources; borrows event loop and node.
+// Thread rule: the event loop's.
 #pragma once
 
 #include <systemd/sd-event.h>
@@ -31,7 +32,7 @@ class Peers {
   Peers& operator=(const Peers&) = delete;
 
   /// At the start and after each reload, when the node has the configuration already: a peer is switched on
-  /// or off, told anew, or both stay as they are. A dry run teaches no learner: nothing of it is executed.
+  /// or off, told again, or both stay as they are. A dry run teaches no learner: nothing of it is executed.
   void configure(Now now, const DaemonConfig& config, bool dry_run);
   /// Once per tick, after the node's.
   void tick(Now now);

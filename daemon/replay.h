@@ -1,7 +1,8 @@
 // Purpose: flashd --replay: what would another policy have decided? Every recorded decision's state goes
 // through the policy, its outputs become knob values in the ranges of then (policy/learning_view.h, as in the
-// loop), and both are compared. No hardware, no root, no bus. Ownership: values. Thread rule: none needed;
-// reads the files it is given, writes none.
+// loop), and both are compared. No hardware, no root, no bus.
+// Ownership: values.
+// Thread rule: none needed; reads the files it is given, writes none.
 #pragma once
 
 #include <array>

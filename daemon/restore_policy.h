@@ -1,5 +1,7 @@
 // Purpose: restore or keep? The operator's choice per cause, how a cause is recognised, how the log tells the
-// outcome. Ownership: none. Thread rule: any; find_cause() reads the environment.
+// outcome.
+// Ownership: none.
+// Thread rule: any; find_cause() reads the environment.
 #pragma once
 
 #include <string>

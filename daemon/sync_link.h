@@ -1,7 +1,8 @@
 // Purpose: flashd's end of flash-sync's socket: says what to scrape, takes readings, hands over flashd's own
 // metrics. flash-sync is not trusted: it has the network, so it is bounded in size, rate and memory, closed
-// by name when it breaks the protocol, and never waited for. docs/SYNC_PROTOCOL.md. Ownership: owns the
-// sockets. Thread rule: one thread. No clock: every call that needs one takes Now.
+// by name when it breaks the protocol, and never waited for. docs/SYNC_PROTOCOL.md.
+// Ownership: owns the sockets.
+// Thread rule: one thread. No clock: every call that needs one takes Now.
 #pragma once
 
 #include <algorithm>

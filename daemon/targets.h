@@ -1,5 +1,6 @@
 // Purpose: which targets the rules select on this machine now: cgroups as they come and go, CPU sets.
-// Ownership: borrows loop and identifier. Thread rule: one thread.
+// Ownership: borrows loop and identifier.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

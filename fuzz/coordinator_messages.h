@@ -1,5 +1,6 @@
 // Purpose: what must hold of each message to and from the coordinator, for its fuzzers.
-// Ownership: none. Thread rule: none needed.
+// Ownership: none.
+// Thread rule: none needed.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,6 @@
 // Purpose: what must hold of bytes that come over a socket or the network, for the fuzzers of all of them.
-// Ownership: none. Thread rule: none needed.
+// Ownership: none.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstddef>

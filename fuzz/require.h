@@ -1,4 +1,6 @@
-// Purpose: what a fuzzer asserts beyond "does not crash". Ownership: none. Thread rule: none needed.
+// Purpose: what a fuzzer asserts beyond "does not crash".
+// Ownership: none.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdio>

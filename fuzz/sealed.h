@@ -1,5 +1,7 @@
 // Purpose: bytes of a tensor file with the header's length and the digest put right, so that a fuzzer reaches
-// what they protect. Ownership: values. Thread rule: pure.
+// what they protect.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Purpose: one cgroup as a typed reader: the same values from v2 files and from their v1 equivalents.
-// Ownership: a Cgroup owns the descriptors of the files it keeps open (about a dozen). Thread rule: an object
-// belongs to one thread; readers share no state.
+// Ownership: a Cgroup owns the descriptors of the files it keeps open (about a dozen).
+// Thread rule: an object belongs to one thread; readers share no state.
 #pragma once
 
 #include <array>
@@ -93,7 +93,7 @@ class Cgroup {
   Result<double> cpu_ceiling() const;
   /// Bytes; +inf = none. v1: only where it counts what is below it (memory.use_hierarchy).
   Result<double> memory_ceiling() const;
-  /// How often the memory limits of just this level were run into, by whomever below. v2 memory.events.local,
+  /// How often this level's own memory limits were reached, by any cgroup below. v2 memory.events.local,
   /// v1 memory.failcnt.
   Result<std::uint64_t> memory_ceiling_hits() const;
 

@@ -1,6 +1,7 @@
 // Purpose: what a cgroup's path says: which container, which systemd unit, and who may write its files. It is
 // read by structure and from the outermost folder inwards, because whoever owns a folder names what is below.
-// Ownership: CgroupIdentifier keeps copies of what it needs. Thread rule: one thread.
+// Ownership: CgroupIdentifier keeps copies of what it needs.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: which cgroup hierarchy serves which controller: unified (v2), legacy (v1) or hybrid hosts, where
 // v1 controllers are mounted one by one and a cgroup2 mount without controllers may stand beside them.
-// Ownership: value. Thread rule: immutable once detected.
+// Ownership: value.
+// Thread rule: immutable once detected.
 #pragma once
 
 #include <array>

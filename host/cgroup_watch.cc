@@ -239,7 +239,7 @@ std::size_t CgroupWatch::read_events(std::vector<CgroupEvent>& events) {
       const auto entry = entries_.find(watch->second);
       if (entry != entries_.end() && entry->second.watch == event->wd) entry->second.watch = -1;
       if (event->wd == root_watch_) {
-        // The file system was unmounted or made anew: nobody's event reports that.
+        // The file system was unmounted or created again: nobody's event reports that.
         root_watch_ = -1;
         scan_wanted_ = true;
       }

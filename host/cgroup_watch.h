@@ -1,8 +1,9 @@
 // Purpose: which cgroups exist, followed by inotify on their directories rather than by scanning each second.
 // On v1 the reference hierarchy (CgroupLayout::reference) stands for all: a cgroup that exists only in others
 // is not seen. Whoever may create cgroups decides how many there are; what one drain() does is bounded all
-// the same, and what is left is done by the next. Ownership: owns its descriptors and watches. Thread rule:
-// one thread.
+// the same, and what is left is done by the next.
+// Ownership: owns its descriptors and watches.
+// Thread rule: one thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,7 @@
 // Purpose: what container engines keep on disk of their containers, as pure parsers. All of it is JSON (two
 // files are TOML, of which one key is read) and comes from outside: what is malformed says nothing.
-// Ownership: values. Thread rule: pure.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,8 @@
-// Purpose: what is known of a container by its engine's own files: its name, its pod, which engine it is.
-// A few small files are read when a container appears, none in a tick. Only the system's engines are asked:
-// what an unprivileged user's engine keeps lies in his home, where he may write what he likes.
-// Ownership: keeps the names of the last containers.json that it read. Thread rule: one thread.
+// Purpose: what is known of a container by its engine's own files: its name, its pod, which engine it is. A
+// few small files are read when a container appears, none in a tick. Only the system's engines are asked:
+// an unprivileged user's engine keeps its files in that user's home, where they can hold anything.
+// Ownership: keeps the names of the last containers.json that it read.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Purpose: file descriptors set aside for what must work when none is left: putting knobs back.
-// Ownership: owns them while they are set aside. Thread rule: one thread.
+// Ownership: owns them while they are set aside.
+// Thread rule: one thread.
 #pragma once
 
 #include <array>

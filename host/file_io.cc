@@ -68,7 +68,7 @@ Result<void> write_file(const std::string& path, std::string_view text) {
 namespace {
 
 /// Does the descriptor stay as it is after this error? Everything else is taken for its end: closing one too
-/// many costs an open, keeping a dead one costs the file for ever.
+/// many costs an open, keeping a dead one costs the file forever.
 bool survives(const Error& error) {
   return error.is(std::errc::device_or_resource_busy) ||
          error.is(std::errc::resource_unavailable_try_again) || error.is(std::errc::file_too_large);

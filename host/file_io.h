@@ -1,6 +1,7 @@
 // Purpose: the system calls under every typed file: open, read into the caller's buffer, write, and files
 // that are kept open and read again each tick (a kept pread costs 0.5 to 4 us, opening again 6 to 15 us).
-// Ownership: Fd and KeptFile own their descriptor. Thread rule: an object belongs to one thread.
+// Ownership: Fd and KeptFile own their descriptor.
+// Thread rule: an object belongs to one thread.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +55,8 @@ Result<std::string> read_file(const std::string& path, std::size_t limit = 1 << 
 /// One write(2) of the whole text, as kernel files need it. Creates nothing.
 Result<void> write_file(const std::string& path, std::string_view text);
 
-/// Which of many calls that come one after another are worth trying what failed once more: each of the first
-/// eight, then after an eighth of what was waited so far, at least each 64th.
+/// Decides which of many successive calls try a failed operation again: each of the first eight, then one
+/// after an eighth of the calls so far, and at least each 64th.
 class Backoff {
  public:
   bool due() {
@@ -72,7 +73,7 @@ class Backoff {
 
 /// A file of the kernel that is kept open and read from its beginning again and again. A descriptor that died
 /// with what it belonged to (a removed cgroup or cpufreq policy, a controller or a pressure file that was
-/// switched off, a module that was unloaded) is closed, and the path opened anew, as often as Backoff says;
+/// switched off, a module that was unloaded) is closed, and the path opened again, as often as Backoff says;
 /// so is a file that was not there. read() is const: what is kept is a cache of what the path names.
 class KeptFile {
  public:
@@ -94,7 +95,7 @@ class KeptFile {
 
   /// Opens it now, unless it is open.
   Result<void> ensure_open() const;
-  /// What is open is not what is wanted: the next read() opens anew.
+  /// What is open is not what is wanted: the next read() opens again.
   void close() const { fd_.reset(); }
 
   /// The file's whole text: in `buffer` or, where that is too small, in memory of the file's own; good until
@@ -104,7 +105,7 @@ class KeptFile {
   /// to what is gone), or there never was such a file (ENOENT).
   Result<std::string_view> read(std::span<char> buffer) const;
   /// The same, where another thing of the same name may have come: `ours()` is asked after the path was
-  /// opened anew. If it says no, what was opened is closed and the answer is ENODEV.
+  /// opened again. If it says no, what was opened is closed and the answer is ENODEV.
   template <class Ours>
   Result<std::string_view> read(std::span<char> buffer, const Ours& ours) const {
     const auto before = opens_;

@@ -1,5 +1,7 @@
 // Purpose: one process, held for as long as it lives: what is read through it is never of another one that
-// got its number. Ownership: owns two descriptors below /proc/PID. Thread rule: one thread.
+// got its number.
+// Ownership: owns two descriptors below /proc/PID.
+// Thread rule: one thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,7 @@
 // Purpose: where the machine is: "/" or, for tests, captured hosts and --root DIR, a directory that looks
-// like it. Every reader and writer takes its paths from here. Ownership: value. Thread rule: immutable.
+// like it. Every reader and writer takes its paths from here.
+// Ownership: value.
+// Thread rule: immutable.
 #pragma once
 
 #include <string>

@@ -3,7 +3,8 @@
 // an error. In a file of rows, a row that no kernel is known to write is passed over and counted, the others
 // count: kernels add keys, and drivers make rows of shapes of their own. Only a file in which nothing that is
 // wanted can be read is an error.
-// Ownership: results are values; none keeps a view of the text unless it says so. Thread rule: none needed.
+// Ownership: results are values; none keeps a view of the text unless it says so.
+// Thread rule: none needed.
 #pragma once
 
 #include <array>
@@ -50,7 +51,7 @@ struct KeyField {
   bool required = true;
   bool found = false;
 };
-/// Flat keyed files (cpu.stat, memory.events, memory.oom_control). Other keys are no business of ours; a
+/// Flat keyed files (cpu.stat, memory.events, memory.oom_control). Other keys are ignored; a
 /// wanted key whose value is no number is a skipped row. EINVAL: a required key has no row that can be read,
 /// or none of the keys has.
 Result<void> parse_flat_keyed(std::string_view text, std::span<KeyField> fields,

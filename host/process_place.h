@@ -1,5 +1,6 @@
 // Purpose: where a process of the machine lives: its cgroup in each hierarchy and how deep its pid namespace
-// is, read so that a process that took over the number of another is not taken for it. Ownership: values.
+// is, read so that a process that took over the number of another is not taken for it.
+// Ownership: values.
 // Thread rule: any thread.
 #pragma once
 

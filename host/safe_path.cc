@@ -48,7 +48,8 @@ Error not_ours(const std::string& path, const struct stat& st, const char* why) 
                                                        std::to_string(st.st_gid) + ", mode " + mode + ")");
 }
 
-/// `shared`: a directory with the sticky bit is good enough, since in it each may only touch his own.
+/// `shared`: a directory with the sticky bit is good enough, since in it each user may touch only its own
+/// files.
 Result<void> check_stat(const struct stat& st, const std::string& path, bool shared) {
   if (st.st_uid != 0 && st.st_uid != ::geteuid())
     return not_ours(path, st, "belongs to another user, who could change it");

@@ -1,7 +1,8 @@
 // Purpose: paths that others may have had a hand in. A name that comes from a file (a cgroup, a cpufreq
 // policy) is opened below the directory that it belongs to and nowhere else; a file that root believes
-// (configuration, ledger) lies where nobody but root can put another in its place. Ownership: none. Thread
-// rule: any thread.
+// (configuration, ledger) lies where nobody but root can put another in its place.
+// Ownership: none.
+// Thread rule: any thread.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,7 @@ std::string why_not_writable(const std::string& path);
 Result<void> check_owner(const Fd& file, const std::string& path);
 /// Can nobody else add, remove or replace what is in this directory? It and all above it (links resolved)
 /// belong to root or the process's own user, and others cannot write them; above it, directories with the
-/// sticky bit
-/// (/tmp) will do. EPERM, ENOENT, ENOTDIR; the message names the one that is wrong.
+/// sticky bit (/tmp) will do. EPERM, ENOENT, ENOTDIR; the message names the one that is wrong.
 /// `sticky_will_do`: for the directory itself too, where what is in it is checked on its own.
 Result<void> check_directory(const std::string& directory, bool sticky_will_do = false);
 

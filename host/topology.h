@@ -1,7 +1,7 @@
 // Purpose: the node's CPUs and their cpufreq policies, read-only (Documentation/admin-guide/pm/cpufreq.rst).
 // Writing frequencies is actuators/ alone.
-// Ownership: values; a CpufreqPolicyReader owns the descriptors it keeps. Thread rule: an object belongs to
-// one thread.
+// Ownership: values; a CpufreqPolicyReader owns the descriptors it keeps.
+// Thread rule: an object belongs to one thread.
 #pragma once
 
 #include <array>
@@ -51,7 +51,8 @@ class CpufreqPolicyReader {
 
   // For every tick: kept open (KeptFile).
 
-  /// scaling_cur_freq: what the hardware says it runs at, or what was last asked for, as the driver likes.
+  /// scaling_cur_freq: what the hardware says it runs at, or what was last asked for; that is the driver's
+  /// choice.
   Result<std::uint64_t> current_khz();
   Result<std::uint64_t> min_khz();
   Result<std::uint64_t> max_khz();

@@ -2,8 +2,9 @@
 // caller's loop. Nobody can stop it for others by opening connections: each has a time for its request and
 // one for taking the answer, however slowly bytes come or go; and where there are too many, a new one is let
 // in and the oldest without a whole request goes, of the address that has the most. Answers that nobody takes
-// have a bound of bytes together; the oldest goes then. Ownership: owns the
-// listening socket and libmicrohttpd's daemon. Thread rule: one thread. No clock: run() takes the time.
+// have a bound of bytes together; the oldest goes then.
+// Ownership: owns the listening socket and libmicrohttpd's daemon.
+// Thread rule: one thread. No clock: run() takes the time.
 #pragma once
 
 #include <cstddef>
@@ -33,13 +34,13 @@ struct Response {
 
 struct EndpointOptions {
   bool loopback_only = true;  // no other address may be listened on
-  /// By which it may be asked for, besides localhost and any number. Another Host gets 421: a page from
-  /// elsewhere whose name was made to lead here (DNS rebinding) would read it with the eyes of who looks at
-  /// that page.
+  /// Host names that are accepted, besides localhost and any numeric address. Any other Host gets 421: else a
+  /// page from elsewhere whose name leads here (DNS rebinding) could read this server through its visitor's
+  /// browser.
   std::vector<std::string> names = {};
   unsigned connections = 32;  // at once
-  Duration request_longest =
-      std::chrono::seconds(5);  // from its beginning, or the last answer, to its whole head
+  // From its beginning, or the last answer, to its whole head.
+  Duration request_longest = std::chrono::seconds(5);
   Duration answer_longest = std::chrono::seconds(30);
   std::size_t answer_bytes = 8u << 20;  // of all bodies on their way; twice that while connections close
 };

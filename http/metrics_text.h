@@ -1,5 +1,7 @@
 // Purpose: metrics as text: the Prometheus text format (also what node_exporter's textfile collector reads)
-// and OpenMetrics. Ownership: values. Thread rule: pure functions.
+// and OpenMetrics.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // Purpose: what a client asks for: the target of its request line, read strictly. One spelling per meaning;
-// what is not understood is refused, never guessed. Ownership: values. Thread rule: pure functions.
+// what is not understood is refused, never guessed.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <optional>

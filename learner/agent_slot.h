@@ -1,5 +1,6 @@
-// Purpose: what the trainer keeps of one agent. Private to learner/trainer*.cc. Ownership: a Trainer owns its
-// slots; the model is borrowed from TrainerOptions. Thread rule: one thread.
+// Purpose: what the trainer keeps of one agent. Private to learner/trainer*.cc.
+// Ownership: a Trainer owns its slots; the model is borrowed from TrainerOptions.
+// Thread rule: one thread.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +45,7 @@ struct Trainer::AgentSlot {
   std::shared_ptr<const PretrainedModel> model;  // fits, and what was learned here has not taken over
   bool local = false;                            // what was learned here has taken over, for good
   std::optional<PretrainedModel::InitialPolicy> beginning;
-  bool episode_ended = false;    // the embedding is to be made anew
+  bool episode_ended = false;    // the embedding is to be made again
   std::uint64_t embeddings = 0;  // made for it
   std::string unfamiliar;        // why the pretrained policy is not offered though it fits
   std::vector<float> own;        // the embedding of its own trajectories, of own_model

@@ -1,7 +1,9 @@
 // Purpose: what the learner keeps of each agent beside the trajectories: its state (checkpoints/HASH.tensor,
 // the last good one before it as HASH.tensor.previous) and the policy it published last
 // (policies/HASH.policy, for flashd --replay --model). HASH is of the agent's key, so that no name from
-// outside becomes a path. Ownership: owns nothing but two paths. Thread rule: one thread.
+// outside becomes a path.
+// Ownership: owns nothing but two paths.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

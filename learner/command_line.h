@@ -1,6 +1,7 @@
 // Purpose: flash-learner's options as one table: parsing, --help and the man page test read it. What to learn
-// and how comes from flashd (flashd.json, "learner"), not from here. Ownership: values. Thread rule: none
-// needed.
+// and how comes from flashd (flashd.json, "learner"), not from here.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <syslog.h>

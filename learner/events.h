@@ -1,5 +1,6 @@
 // Purpose: what the rooms of the learner have to say to people; the main program writes it to the journal.
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <syslog.h>

@@ -1,5 +1,6 @@
 // Purpose: events to the journal with their fields, or plain to stderr where there is no journal.
-// Ownership: none. Thread rule: one thread.
+// Ownership: none.
+// Thread rule: one thread.
 #pragma once
 
 #include "learner/events.h"

@@ -2,7 +2,8 @@
 // change, and believed only where a release key that is pinned here signed them. flash-sync is the process
 // with network; what it verified is verified again. An older version than one that was accepted here is not
 // believed either, but for the one before it, to which a withdrawal goes back.
-// Ownership: values. Thread rule: one thread; reads and writes files.
+// Ownership: values.
+// Thread rule: one thread; reads and writes files.
 #pragma once
 
 #include <array>

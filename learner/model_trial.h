@@ -1,6 +1,7 @@
 // Purpose: would a pretrained model that the fleet handed out act worse here than what is in use? Judged from
 // what this node's agents lived through, before it acts for the first time. docs/MODELS.md has the rule.
-// Ownership: borrows for a call. Thread rule: one thread.
+// Ownership: borrows for a call.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // Purpose: the pretrained models that agents begin with (FLASH 3.3): read from files of another hand, tried
 // against what an agent is, and made into the policy of one agent by the embedding of what it lived through.
-// docs/adr/0008-pretrained-models.md. Torch stays behind it. Ownership: values; a store is borrowed for a
-// call. Thread rule: one thread.
+// docs/adr/0008-pretrained-models.md. Torch stays behind it.
+// Ownership: values; a store is borrowed for a call.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +40,8 @@ class PretrainedModel {
   /// What an agent begins with, from its trajectories in the store.
   struct InitialPolicy {
     PolicySnapshot policy;  // with the embedding; version, expiry and data_steps are the caller's
-    std::vector<float>
-        own;  // the embedding of the agent's own trajectories, before a neighbour's was mixed in
+    // The embedding of the agent's own trajectories, before a neighbour's was mixed in.
+    std::vector<float> own;
     double neighbour_share = 0;       // of the policy's embedding
     SeenEmbeddings::Nearest nearest;  // of `own`
     std::size_t steps = 0;            // that it is of

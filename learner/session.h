@@ -1,7 +1,8 @@
 // Purpose: the learner's end of the socket: connecting and back-off, both Hellos, steps into the store and
 // from there to the trainer, an Acknowledge after each commit, offers and status up. link/messages.h has the
-// order of messages. Ownership: owns the connection; borrows store and trainer. Thread rule: one thread;
-// never blocks on the peer.
+// order of messages.
+// Ownership: owns the connection; borrows store and trainer.
+// Thread rule: one thread; never blocks on the peer.
 #pragma once
 
 #include <cstdint>

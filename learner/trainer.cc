@@ -210,7 +210,7 @@ bool Trainer::publish_due(const AgentSlot& p, Now now) const {
   const bool changed = p.edition() != p.edition_at_offer;
   const double since = seconds(now.mono - p.offered_at);
   // SERVING never changes it, and what was refused may be taken later (too many offers at once, the states of
-  // late): without another try it would expire, and the fallback act under the name of SERVING for ever.
+  // late): without another try it would expire, and the fallback act under the name of SERVING forever.
   if (p.refused && !changed && (p.stage != Stage::Serving || since < settings_.snapshot_lifetime_s / kTries))
     return false;
   if (!p.offered || p.refused) return true;

@@ -1,16 +1,19 @@
-// Purpose: who learns what and when: one Agent per announced agent, trained as the stage that flashd is in
-// says, its policies published, its state kept in checkpoints. AWARE Alg. 1 moves the stages, in flashd; this
-// follows them:
-//   INITIALIZED, OFFLINE  the fallback acts; offline_updates updates of the offline method at the end of an
-//   episode ONLINE                the policy acts and explores; updates_per_step updates per new trusted
-//   transition SERVING               the policy acts; nothing is updated, the replay stays warm for a
-//   retraining
+// Purpose: who learns what and when. There is one Agent per announced agent. It is trained as the stage says
+// that its agent has in flashd; its policies are published, its state is kept in checkpoints. flashd moves
+// the stages (AWARE Alg. 1), this follows them:
+//
+//   INITIALIZED, OFFLINE  the fallback acts; at the end of an episode, offline_updates updates of the offline
+//                         method
+//   ONLINE                the policy acts and explores; updates_per_step updates per new trusted transition
+//   SERVING               the policy acts; nothing is updated, the replay stays warm for a retraining
+//
 // Where a pretrained model fits, its policy with the agent's embedding is offered first, renewed at the end
 // of each episode; what is learned here takes over when its own estimate says that it is not worse, or when
 // the pretrained policy fell below the fallback (docs/adr/0008-pretrained-models.md). All work comes in
 // slices of a few milliseconds, one agent after the other, so that the socket is served in between and no
-// agent waits for another's burst. Ownership: owns agents and checkpoints; borrows the store, which outlives
-// it. Thread rule: one thread. Reads no clock but the one it is given, for timing updates.
+// agent waits for another's burst.
+// Ownership: owns agents and checkpoints; borrows the store, which outlives it.
+// Thread rule: one thread. Reads no clock but the one it is given, for timing updates.
 #pragma once
 
 #include <cstdint>

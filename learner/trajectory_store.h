@@ -1,8 +1,9 @@
 // Purpose: everything agents have lived through, in one SQLite file: what learning starts from again after a
 // restart, and what AWARE's retraining (recent rewards) and FLASH's meta learner (best and worst
-// trajectories) ask for. docs/ARCHITECTURE.md, "The learner's store". Ownership: owns the database
-// connection; one process at a time owns the file (the state directory is locked). Thread rule: one thread.
-// Nothing here reads a clock.
+// trajectories) ask for. docs/ARCHITECTURE.md, "The learner's store".
+// Ownership: owns the database connection; one process at a time owns the file (the state directory is
+// locked).
+// Thread rule: one thread. Nothing here reads a clock.
 //
 // Durability: WAL with synchronous=NORMAL. A committed step survives kill -9 of any process, so a step may be
 // acknowledged once append() has returned. A power cut can take the commits since the last checkpoint of the

@@ -1,6 +1,8 @@
 // Purpose: strict, bounded CBOR (RFC 8949) for the messages that cross a UNIX socket: what may be in a
 // message, writing it, reading it. Included by the files that define messages (messages.cc, sync_messages.cc)
-// alone. Ownership: values; Fields borrows the map. Thread rule: pure.
+// alone.
+// Ownership: values; Fields borrows the map.
+// Thread rule: pure.
 #pragma once
 
 #include <array>

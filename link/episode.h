@@ -1,5 +1,6 @@
 // Purpose: how an episode of one agent went, as flashd tells flash-sync and flash-sync the coordinator.
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Purpose: an Episode inside a message, for the files that define messages alone (cbor.h).
-// Ownership: values. Thread rule: pure.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <string>

@@ -1,17 +1,17 @@
 // Purpose: what crosses the socket between flashd and flash-learner: one CBOR map per SOCK_SEQPACKET message,
 // {"v": 3, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
 // docs/LEARNER_PROTOCOL.md is the contract in words.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 // flashd listens, the learner connects. After connecting:
 //   flashd  -> Hello, then an Announce per agent
 //   learner -> Hello, then a Stored per agent it knows from this epoch
 //   flashd  -> Steps: what the learner has not stored yet (bounded backlog), then one message per tick
 //   learner -> Acknowledge after each commit, Offer when learning has produced a policy, Embedded when an
-//   agent's
-//              embedding was made, Status now and then
-//   flashd  -> Verdict per Offer; NearestPair where the fleet knows one; Announce and Gone as agents come and
-//   go
+//              agent's embedding was made, Status now and then
+//   flashd  -> Verdict per Offer; NearestPair where the fleet knows one; Announce and Gone as agents come
+//              and go
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: which series of a metrics page are meant: a metric's name with matchers of labels, as PromQL
 // writes them: http_request_duration_seconds{handler="/api",code!="500"}. And which addresses may be scraped.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstddef>

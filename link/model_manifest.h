@@ -1,7 +1,8 @@
 // Purpose: a pretrained model with what a release key signed about it: the manifest, and the file that holds
 // both. flash-coordinator makes and hands it out, flash-sync takes it from the network, flash-learner
-// believes neither of them and verifies it again. docs/MODELS.md. Ownership: values. Thread rule: pure
-// functions.
+// believes neither of them and verifies it again. docs/MODELS.md.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstddef>

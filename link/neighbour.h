@@ -1,6 +1,7 @@
 // Purpose: the known pair (application, environment) that is nearest to a new one, as the coordinator tells
 // flash-sync, flash-sync flashd, and flashd the learner; and the question for it. FLASH 5.5.
-// Ownership: values. Thread rule: none needed.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // Purpose: a UNIX SOCK_SEQPACKET listener and connection: message boundaries, peer credentials, never
-// blocking. Ownership: owns its descriptor; the listener unlinks its path. Thread rule: one thread.
+// blocking.
+// Ownership: owns its descriptor; the listener unlinks its path.
+// Thread rule: one thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,7 @@
-// Purpose: SQLite as the house uses it: one file with one program's own schema, WAL, transactions, statements
-// kept prepared; a file that is damaged or somebody else's is moved aside, never deleted.
-// Ownership: Database owns the connection and its statements; a Query borrows both. Thread rule: one thread.
+// Purpose: SQLite as this project uses it: one file with one program's own schema, WAL, transactions,
+// statements kept prepared; a file that is damaged or somebody else's is moved aside, never deleted.
+// Ownership: Database owns the connection and its statements; a Query borrows both.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: what crosses the socket between flashd and flash-sync: one CBOR map per SOCK_SEQPACKET message,
 // {"v": 4, "t": TYPE, ...}, with every bound, as messages.h has it for the learner.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 // flashd listens, flash-sync connects. After connecting:
 //   flashd     -> Hello, then Scrapes: what to scrape (again whenever that changes)
@@ -102,10 +103,10 @@ struct Reading {
   double p50_ms = 0, p99_ms = 0;
   double samples = 0;  // requests that the percentiles are of
   bool exact = true;   // false: a summary's over a time of its own, or the buckets are too coarse
-  bool at_least =
-      false;  // p99 is above the highest bucket, and p99_ms that one's bound; so is p50 where equal
-  std::string
-      no_latency;  // why there never is one, though the page is good; empty: there is, or was no request
+  // p99 is above the highest bucket, and p99_ms that one's bound; so is p50 where equal.
+  bool at_least = false;
+  // Why there never is one, though the page is good; empty: there is, or was no request.
+  std::string no_latency;
 };
 
 struct WantMetrics {};

@@ -1,6 +1,7 @@
 // Purpose: from the trajectories of a pair to its embedding (FLASH 3.2, A.1, Table 4), and a cheaper encoder
-// with the same interface. Private to this room: includes torch. Ownership: an EmbeddingNetwork owns its
-// parameters and their optimisers. Thread rule: one thread.
+// with the same interface. Private to this room: includes torch.
+// Ownership: an EmbeddingNetwork owns its parameters and their optimisers.
+// Thread rule: one thread.
 #pragma once
 
 #include <ATen/ATen.h>

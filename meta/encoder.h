@@ -1,5 +1,6 @@
 // Purpose: which encoder makes an embedding of a pair's trajectories, and its sizes (FLASH 3.2, Table 4).
-// Ownership: values. Thread rule: constants.
+// Ownership: values.
+// Thread rule: constants.
 #pragma once
 
 #include <cstdint>

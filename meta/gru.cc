@@ -46,7 +46,7 @@ at::Tensor floats(std::size_t n) {
   return at::empty({static_cast<std::int64_t>(n)});
 }
 
-/// Kept: a fresh one of some megabytes would be paged in anew for each new trajectory, a tenth of its time.
+/// Kept: a fresh one of some megabytes would be paged in again for each new trajectory, a tenth of its time.
 float* scratch_for(const gru::Direction& shape) {
   thread_local at::Tensor kept;
   if (const std::size_t n = gru::scratch_size(shape); !kept.defined() || size_of(kept.numel()) < n)

@@ -1,6 +1,8 @@
 // Purpose: the recurrent layer of FLASH's meta learner: a bidirectional GRU of one or more layers whose
 // output is that of the last step, as one node of autograd over gru_kernels. Private to this room: includes
-// torch. Ownership: values. Thread rule: pure functions.
+// torch.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 // "Last output" needs of the last layer's reverse direction one step only, the first that it takes; it is the
 // only one computed. Output and gradients are those of the whole computation.

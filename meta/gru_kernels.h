@@ -1,8 +1,9 @@
 // Purpose: the arithmetic of one direction of one GRU layer over whole sequences, forward and back through
 // time, on plain memory. One file of kernels (gru_kernels.inl), compiled for AVX-512 with and without
 // AVX512_BF16, AVX2 and the plain target; which one runs is what agents/mlp_kernels chose for the CPU at
-// hand, with AVX512_BF16 where it has that. No torch here. Ownership: the caller's memory. Thread rule: pure
-// functions.
+// hand, with AVX512_BF16 where it has that. No torch here.
+// Ownership: the caller's memory.
+// Thread rule: pure functions.
 //
 // The form is torch.nn.GRU's (Cho et al. 2014, with the reset gate behind the recurrent product):
 //   z = sigmoid(x Wz + h' Uz + bz), r = sigmoid(x Wr + h' Ur + br), n = tanh(x Wn + bn + r * (h' Un + cn)),

@@ -1,5 +1,7 @@
 // Purpose: where gru_kernels' arrays lie in what the caller gives. For gru_kernels alone; in an unnamed
 // namespace, since each file that is compiled for another instruction set must have its own copy.
+// Ownership: the caller's memory.
+// Thread rule: pure functions.
 #pragma once
 
 #include "meta/gru_kernels.h"

@@ -1,6 +1,8 @@
 // Purpose: what a task starts from, in one file: the shared policy with its encoder (FLASH 3.3: "the
 // pretrained shared model"), what it was learned for, what it was worth on pairs that it never saw, and the
-// embeddings of those that it did see. Ownership: values. Thread rule: pure functions.
+// embeddings of those that it did see.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // Purpose: one policy for all (application, environment) pairs of a task, conditioned on a pair's embedding
 // (FLASH 3.1: "the shared model"): training against any loss of its outputs, end to end through the encoder,
-// and the policy of one pair as a snapshot. Torch stays behind it. Ownership: a SharedPolicy owns networks
-// and optimisers. Thread rule: one thread.
+// and the policy of one pair as a snapshot. Torch stays behind it.
+// Ownership: a SharedPolicy owns networks and optimisers.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +61,8 @@ class SharedPolicy {
                  std::span<const float> step_mean, std::span<const float> step_scale);
 
   /// One step of Adam. `states` [N,S]; row i belongs to pair `pair[i]`, whose context is contexts[pair[i]]
-  /// (Embedding) or given[pair[i] * given ...] (Privileged). `loss` gets the outputs [N,outputs] and fills the
-  /// gradient of the loss with respect to them; its return value is handed through.
+  /// (Embedding) or given[pair[i] * given ...] (Privileged). `loss` gets the outputs [N,outputs] and fills
+  /// the gradient of the loss with respect to them; its return value is handed through.
   using Loss = std::function<double(std::span<const float> outputs, std::span<float> gradient)>;
   double train(std::span<const float> states, std::span<const int> pair,
                std::span<const Sequences* const> contexts, std::span<const float> given, const Loss& loss);
@@ -71,8 +72,8 @@ class SharedPolicy {
   std::vector<float> embed(std::span<const Sequences* const> contexts) const;
   /// [P, context_dim()] of what a node has of P pairs: the embedding of the selection, and where there is
   /// more than the initial stage the mean of that and the initial stage's. Half of what the policy was
-  /// trained on was lived under the rules (docs/agents/shared_policy.md), and a policy that sees nothing but
-  /// what it did itself strays.
+  /// trained on was lived under the rules (docs/agents/shared_policy.md), and a policy that sees only its own
+  /// steps drifts away.
   std::vector<float> embed(std::span<const TrajectoryBuffer> known) const;
   /// Outputs [N,outputs] for states [N,S]; row i's context is contexts[pair[i] * context_dim() ...].
   void evaluate(std::span<const float> states, std::span<const int> pair, std::span<const float> contexts,

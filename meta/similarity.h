@@ -1,6 +1,7 @@
 // Purpose: what embeddings tell before anything is deployed (FLASH 5.5): how like two pairs are, what reward
 // drop and retraining cost to expect and with what error, and whether a pair is far from everything seen.
-// Ownership: values. Thread rule: const functions are pure.
+// Ownership: values.
+// Thread rule: const functions are pure.
 #pragma once
 
 #include <cstddef>

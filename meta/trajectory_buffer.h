@@ -1,6 +1,7 @@
-// Purpose: what the meta learner reads of one (application, environment) pair: trajectories of
-// [state, action, reward], selected by return, as one padded block.
-// Ownership: a TrajectoryBuffer owns copies. Thread rule: one thread.
+// Purpose: what the meta learner reads of one (application, environment) pair: trajectories of [state,
+// action, reward], selected by return, as one padded block.
+// Ownership: a TrajectoryBuffer owns copies.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@ struct Sequences {
   int steps = 0, count = 0, features = 0;
   std::vector<float> x;
   std::vector<int> lengths;
-  std::vector<std::uint64_t>
-      ids;  // of the sequences, where what is computed from one may be kept; else empty
+  // Of the sequences, where what is computed from one may be kept; else empty.
+  std::vector<std::uint64_t> ids;
 
   bool valid(int t, int n) const { return t < lengths[static_cast<std::size_t>(n)]; }
 };

@@ -1,6 +1,7 @@
 // Purpose: network outputs and knob values, back and forth. Both mappings are relative to the range, so that
 // a policy carries over to a machine with other limits or another frequency table.
-// Ownership: none. Thread rule: pure functions.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // Purpose: node capacity over all agents. docs/adr/0023-capacity-and-contention.md says what counts and why.
-// Ownership: none. Thread rule: pure function.
+// Ownership: none.
+// Thread rule: pure function.
 //
 // CPU limits are caps, not reservations: their sum may exceed the node (the kernel shares what is there, by
 // weights that flashd never writes), so each is only bounded by the node's usable cores

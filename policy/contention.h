@@ -1,7 +1,8 @@
 // Purpose: what stands for the objective of resource-limits where a rule gives none: CPU throttling and
 // pressure (PSI). A learned policy under which they rise clearly above what they were under the rules is out
 // within seconds. docs/adr/0023-capacity-and-contention.md.
-// Ownership: values; an agent owns its trip. Thread rule: one thread.
+// Ownership: values; an agent owns its trip.
+// Thread rule: one thread.
 #pragma once
 
 #include <array>
@@ -35,10 +36,10 @@ struct Contention {
 Contention contention(const Rule& rule, const NodeCapacity& node, const Observation& observation,
                       const Action& in_force);
 
-/// For what the policy answers: less than the rules asked for was in force, by its doing.
+/// What the policy is answerable for: because of it, less was in force than the rules asked for.
 struct Blame {
   bool cpu = false, memory = false;
-  double cores_taken = 0;  // share of the cores that the rules' limit gave which its own does not, [0,1]
+  double cores_taken = 0;  // share of the cores of the rules' limit that the policy's limit lacks, [0,1]
 };
 
 /// Detects within seconds that a policy hurts: a cumulative sum (CUSUM, Page 1954) over time of how far

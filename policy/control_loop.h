@@ -1,5 +1,5 @@
-// Purpose: the tick: sense, judge, reward, life cycle, decide, guard, act, record. The daemon, tests, replay
-// and (later) the simulator run this same code.
+// Purpose: the tick: sense, judge, reward, life cycle, decide, guard, act, record. The daemon, tests
+// and the simulator (lab/sim/managed_world.h) run this same code.
 // Ownership: the loop owns its agents; collectors, actuator and events are borrowed and outlive it.
 // Thread rule: one thread. No clock, no randomness from outside: tick(now) and options.seed are all there is.
 #pragma once
@@ -30,8 +30,8 @@ namespace flash {
 struct LoopOptions {
   Mode mode = Mode::Recommend;  // for rules that give none
   int episode_steps = 100;
-  std::size_t history =
-      32;  // full decisions kept per agent (1 to 2 KiB each); rewards are kept for 600 steps
+  // Full decisions kept per agent (1 to 2 KiB each); rewards are kept for 600 steps.
+  std::size_t history = 32;
   std::uint64_t seed = 1;
   NodeCapacity capacity;
 };
@@ -72,7 +72,7 @@ struct AgentChange {
 
 /// Of one target: how often policies hurt it and are out for it (policy/fast_trip.cc).
 struct HurtRecord {
-  std::string rule, target;  // their names: a target that is made anew is the same here
+  std::string rule, target;  // their names: a target that is created again is the same here
   std::uint64_t hurts = 0, failures = 0;
   WallTime out_until{};
   bool operator==(const HurtRecord&) const = default;

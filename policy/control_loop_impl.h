@@ -1,6 +1,7 @@
 // Purpose: the inside of ControlLoop: its agents, and the phases of a tick. policy/tick.cc has the phases,
 // policy/control_loop.cc everything that comes from outside between two ticks.
-// Ownership: see control_loop.h. Thread rule: one thread.
+// Ownership: see control_loop.h.
+// Thread rule: one thread.
 #pragma once
 
 #include <algorithm>

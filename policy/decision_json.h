@@ -1,15 +1,16 @@
 // Purpose: a decision as JSON: what Why() on D-Bus, flashctl --json why, the journal and replay carry. The
-// keys are stable. Ownership: values. Thread rule: pure functions.
+// keys are stable.
+// Ownership: values.
+// Thread rule: pure functions.
 //
 //   seq, time (RFC 3339, UTC), time_us, stage, mode, controller, controller_reason, episode, step
 //   target      {name, agent, task, cgroup, unit, container{runtime,id,name,pod_uid}, cpus, owner,
-//   application,
-//               rule}
+//                application, rule}
 //   observation {SIGNAL: {value, unit, validity}}, signals that are missing are left out
 //   reward      {value, slo_preservation, utilization, ips_gain, power_cost, trusted}, null before the first
 //   current, proposed, allowed   {KNOB: value}
 //   explanation, explored, exploration (what was varied and why it was allowed), model_version (0: no policy)
-//   notes        what else a person should know: refused policies, drift, a change of stage
+//   notes       what else a person should know: refused policies, drift, a change of stage
 //   alternatives [{label, action{KNOB: value}, value}]
 //   attributions [{entry, value, weight}], most important first; learned decisions only
 //   ranges       {KNOB: {lower, upper, steps}} as they were when this was decided

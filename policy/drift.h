@@ -1,6 +1,8 @@
-// Purpose: has the world moved away from what the policy was trained on? The states of late against the
+// Purpose: has the world moved away from what the policy was trained on? The recent states against the
 // snapshot's normalisation (mean and deviation in training). An early sign for people: it never acts by
-// itself, the rewards do (AWARE 3.3). Ownership: value. Thread rule: none needed.
+// itself, the rewards do (AWARE 3.3).
+// Ownership: value.
+// Thread rule: none needed.
 #pragma once
 
 #include <string>
@@ -13,7 +15,7 @@ namespace flash {
 
 struct Drift {
   bool known = false;                   // a policy is in the seat and RecentSteps::kEnough states were seen
-  double shift = 0;                     // largest |mean of late - mean in training| / deviation in training
+  double shift = 0;                     // largest |recent mean - mean in training| / deviation in training
   double of_late = 0, in_training = 0;  // of that entry, as in the state
   int entry = -1;                       // its place in state_entries()
   bool drifted = false;                 // above kDrifted, until below kDriftOver

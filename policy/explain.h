@@ -1,5 +1,6 @@
 // Purpose: numbers and decisions in words that a person understands. flashctl why prints what is made here.
-// Ownership: none. Thread rule: pure functions.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include <string>

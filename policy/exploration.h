@@ -1,8 +1,8 @@
 // Purpose: decisions that stray a little, so that there is something to learn from: offline learning from a
 // controller that always does the same in the same state can only imitate it. Bounded in share, size and
 // circumstances by the rule's budget, whatever a snapshot asks for.
-// Ownership: an agent owns its Explorer. Thread rule: one thread. Randomness is a parameter (a seeded
-// stream).
+// Ownership: an agent owns its Explorer.
+// Thread rule: one thread. Randomness is a parameter (a seeded stream).
 #pragma once
 
 #include <array>

@@ -1,7 +1,8 @@
 // Purpose: the rule-based controller of cpu-frequency: MIAD, Alg. 6.3 of Qiu's dissertation, on the slack to
 // the SLO, and on utilisation where no SLO can be judged. docs/agents/fallback_frequency.md has the formulas,
 // the deviations and why.
-// Ownership: none, it has no state. Thread rule: pure functions.
+// Ownership: none, it has no state.
+// Thread rule: pure functions.
 #pragma once
 
 #include <span>

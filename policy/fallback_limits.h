@@ -1,7 +1,8 @@
 // Purpose: the rule-based controller of resource-limits (AWARE 3.4: Kubernetes' HPA and VPA as the fallback):
 // CPU by HPA's ratio, memory by VPA's decaying histogram. docs/agents/fallback_limits.md has the formulas,
 // what differs from Kubernetes and why.
-// Ownership: an agent owns its LimitsFallback. Thread rule: one thread. Time is a parameter.
+// Ownership: an agent owns its LimitsFallback.
+// Thread rule: one thread. Time is a parameter.
 #pragma once
 
 #include <array>
@@ -111,7 +112,7 @@ class LimitsFallback {
   /// sentence per managed knob to `explanation`.
   void decide(const LimitsInput& input, Action& proposed, std::string& explanation);
 
-  /// Bytes above the working set that a memory limit keeps free, whoever decides.
+  /// Bytes above the working set that a memory limit keeps free, whichever controller decides.
   double growth_room(Duration now) const { return growth_.room(now); }
 
  private:

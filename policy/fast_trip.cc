@@ -48,7 +48,7 @@ void ControlLoop::Impl::change_stage(ManagedAgent& a, Decision& d, Stage next, s
   if (a.stages.size() >= AgentView::kStagesKept) a.stages.erase(a.stages.begin());
   a.stages.push_back({next, now.wall, std::move(why)});
   a.change.stage = true;
-  // The fallback's rewards must not vouch for the learned policy: R starts anew with the stage.
+  // The fallback's rewards must not vouch for the learned policy: R starts over with the stage.
   a.proof.clear();
   a.unjudged = 0;
   a.trip.clear();
@@ -192,14 +192,14 @@ std::vector<HurtRecord> ControlLoop::hurts() const {
 void ControlLoop::recall_hurts(Now now, std::span<const HurtRecord> records) {
   for (const HurtRecord& r : records) {
     if (impl_->remembered.size() >= kRemembered) return;
-    // A clock that was wrong must not keep policies out for ever.
+    // A clock that was wrong must not keep policies out forever.
     const Duration left = std::clamp(r.out_until - now.wall, Duration{}, kLongestOut);
     impl_->remembered[r.rule + '\n' + r.target] = {r.hurts, r.failures,
                                                    left > Duration{} ? now.mono + left : Duration{}};
   }
 }
 
-/// A target that was made anew (a container that was started again) is not a new chance for whoever hurt it.
+/// A target that was created again (a restarted container) is no new chance for policies that hurt it.
 void ControlLoop::Impl::recall(ManagedAgent& a) {
   const auto found = remembered.find(key_of(a));
   if (found == remembered.end()) return;

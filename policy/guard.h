@@ -1,6 +1,8 @@
 // Purpose: checks that can refuse or change a decision, as one table of pure functions. Node capacity is
 // policy/arbiter.h (it sees all agents), the lease is the control loop's, a new policy snapshot
-// policy/snapshot_guard.h's. Ownership: an agent owns its FlapRecords. Thread rule: none needed.
+// policy/snapshot_guard.h's.
+// Ownership: an agent owns its FlapRecords.
+// Thread rule: none needed.
 #pragma once
 
 #include <array>
@@ -64,12 +66,12 @@ struct Guard {
 
 /// In order of asking: objective, pressure, slew, flap, bounds. Bounds come last: whatever the others say, no
 /// knob leaves its range (a value that is outside at the start is brought in at once).
-///  - objective: a learned policy that misses the objective more often than the rules do gives at least
-///    what they ask for as limits, and as frequency just that, until ObjectiveAccount says otherwise; of a
-///    frequency also for a while where too little is known of how often the rules would miss. A reward
-///    weighs misses against utilisation; what a target is promised is not to miss more often than under the
-///    rules (AWARE 5.4 counts violations apart from the reward, too). Of two frequencies the higher one
-///    would be energy that neither the rules nor a policy that may not go lower chose.
+///  - objective: holds a learned policy that misses the objective more often than the rules do, until
+///    ObjectiveAccount says otherwise. Its limits are then at least what the rules ask for, its frequency is
+///    exactly that (the higher of two frequencies would cost energy that neither side chose). A frequency is
+///    also held for a while where too little is known of how often the rules would miss. Why a guard: the
+///    reward weighs misses against utilisation, but a target is promised no more misses than under the rules
+///    (AWARE 5.4 counts violations apart from the reward, too).
 ///  - pressure: a starving target's limit is not cut (CPU: PSI some, where that is missing the throttled
 ///    share; memory: PSI full), and no memory limit goes below the working set with room for its recent
 ///    growth. Frequency has no floor here: its fallback and reward look at the SLO, and waiting for a CPU
@@ -77,8 +79,7 @@ struct Guard {
 ///  - slew: at most +max_step_up, -max_step_down of the value per step; "no limit" counts as the whole node;
 ///    a frequency may always go one hardware step.
 ///  - flap: beyond the budget of direction reversals no memory limit is cut, and only a limit that starves
-///  its
-///    target or leaves its memory no room may turn to growing.
+///    its target or leaves its memory no room may turn to growing.
 ///  - bounds: rule, hardware, node.
 std::span<const Guard> guard_table();
 

@@ -1,5 +1,7 @@
 // Purpose: the one place that says when a target had no request. An objective of latency holds then, and
-// nothing was slow. Ownership: none. Thread rule: pure functions.
+// nothing was slow.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include "core/signal.h"

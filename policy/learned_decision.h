@@ -1,6 +1,7 @@
 // Purpose: what a learned policy decides in one step, with what it rests on: the alternatives with the
 // critic's values, and the entries of the state that mattered. The loop and replay run this same code.
-// Ownership: none. Thread rule: pure functions; the scratch is the caller's.
+// Ownership: none.
+// Thread rule: pure functions; the scratch is the caller's.
 #pragma once
 
 #include <span>

@@ -1,6 +1,7 @@
 // Purpose: the step as learning sees it: actions in the networks' own form, from the values that were really
 // in force. What cannot be said in that form is left empty, so that nothing is learned from it.
-// Ownership: none. Thread rule: pure functions.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include <span>

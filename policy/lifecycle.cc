@@ -34,7 +34,7 @@ void RewardWindow::push(double reward) {
   ring_[next_] = reward;
   next_ = (next_ + 1) % capacity_;
   if (next_ != 0) return;
-  // Summed anew once per round of the ring, or rounding errors would grow for ever.
+  // Summed again once per round of the ring, or rounding errors would grow forever.
   sum_ = sum_squares_ = 0;
   for (double r : ring_) {
     sum_ += r;

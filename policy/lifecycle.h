@@ -1,5 +1,6 @@
 // Purpose: who may be in charge: AWARE Alg. 1, and the window of recent rewards that it looks at.
-// Ownership: values; an agent owns its window. Thread rule: none needed.
+// Ownership: values; an agent owns its window.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstddef>
@@ -78,9 +79,9 @@ struct LifecycleInput {
 /// An estimate whose lower bound is not below this (reward per step) does not delay the switch.
 inline constexpr double kEstimateTolerance = 0.05;
 
-/// A policy that earns less than the fallback did by more than this goes on learning (ONLINE -> SERVING), one
-/// that serves and comes to earn less by more than the second learns again (SERVING -> ONLINE). Rewards per
-/// step; beside the profile's t_serving, never instead of it.
+/// A policy in ONLINE that earns less than the fallback did, by more than the first value, goes on learning
+/// instead of going to SERVING. One in SERVING that earns less by more than the second value goes back to
+/// ONLINE. Rewards per step. Both apply beside the profile's t_serving, never instead of it.
 inline constexpr double kServeBelowFallback = 0.02;
 inline constexpr double kRetrainBelowFallback = 0.05;
 
@@ -95,16 +96,14 @@ struct StageVerdict {
 ///    another name.
 ///  - with fewer than min_rewards rewards the reward conditions do not hold in either direction.
 ///  - OFFLINE -> ONLINE also waits for the off-policy estimate that the policy is not worse than the
-///  fallback.
-///    It may delay the switch, it never brings it about.
+///    fallback. It may delay the switch, it never brings it about.
 ///  - t_serving is at least what the fallback earned, less a tolerance: a threshold that the rules exceed
-///  with
-///    ease would let a policy stop learning while it is still worse than they are.
+///    with ease would let a policy stop learning while it is still worse than they are.
 ///  - ONLINE or SERVING -> OFFLINE when avg(R) is below what the fallback earned by more than
 ///    worse_than_fallback. Alg. 1 has no way back: 3.4 lets high-stakes applications stay offline while
-///    retraining, and a policy that is measurably worse than the rules has no business in the seat.
+///    retraining, and a policy that is measurably worse than the rules must not stay in charge.
 ///  - the same when for an episode nothing that the policy earned could be judged: a policy under which the
-///    application falls silent must not stay in the seat for want of a bad reward.
+///    application falls silent must not stay in charge only because there is no bad reward.
 ///  - after that OFFLINE -> ONLINE waits for a newer policy, and from the second failure for more and more
 ///    episodes.
 ///  - after a policy that hurt within seconds (policy/contention.h) it waits for that time to be over, and

@@ -1,5 +1,7 @@
-// Purpose: what the control loop keeps of one (task, target). Only policy/control_loop.cc includes it.
-// Ownership: the loop owns its agents. Thread rule: one thread.
+// Purpose: what the control loop keeps of one (task, target). Only policy/control_loop_impl.h (and tests)
+// includes it.
+// Ownership: the loop owns its agents.
+// Thread rule: one thread.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // Purpose: a rule that selects nothing names what comes nearest, so that a slip in a name is found in a
-// minute. Ownership: keeps texts of its own. Thread rule: one thread.
+// minute.
+// Ownership: keeps texts of its own.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

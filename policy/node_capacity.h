@@ -1,5 +1,7 @@
 // Purpose: what a node has to hand out, and what of it one target may have; known to the spaces, the guards
-// and the arbiter. Ownership: value. Thread rule: none needed.
+// and the arbiter.
+// Ownership: value.
+// Thread rule: none needed.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +18,8 @@ struct NodeCapacity {
   double reserve_memory_bytes = 0;
 
   /// Of one target: what the limits of others leave to it (of the cgroups above it, and its own memory.max,
-  /// which is no knob). `in_force`: now. `at_most`: ever; another value only where such a limit is one that
-  /// we control ourselves (policy/ceilings.cc).
+  /// which is no knob). `in_force`: now. `at_most`: at any time; the two differ only where such a limit is
+  /// one that we control ourselves (policy/ceilings.cc).
   struct Ceiling {
     double cores = kUnlimited;
     double memory_bytes = kUnlimited;

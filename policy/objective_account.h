@@ -1,33 +1,36 @@
 // Purpose: does a target miss its objective more often under the learned policy than it would under the
-// rules? docs/agents/life_cycle.md. Ownership: a value; an agent owns its account. Thread rule: one thread.
+// rules? docs/agents/life_cycle.md.
+// Ownership: a value; an agent owns its account.
+// Thread rule: one thread.
 #pragma once
 
 #include "core/target.h"
 
 namespace flash {
 
-/// Misses of the objective (SP < 1) of the steps in which the policy was free, and of those in which it was
-/// held to what the rules ask for, or the rules were in charge. The second are what the rules would have, and
-/// no more: a held policy gives as much, of limits also more (guard_table). Old steps fade, and with them
-/// what is known of the rules.
+/// Counts misses of the objective (SP < 1) apart: in steps in which the policy was free, and in steps in
+/// which it was held to what the rules ask for, or the rules were in charge. The second share is at most what
+/// the rules alone would have: a held policy gives as much as they do, of limits also more (guard_table). Old
+/// steps fade, and with them what is known of the rules.
 class ObjectiveAccount {
  public:
   explicit ObjectiveAccount(Task task) : slack_(slack(task)), known_(known(task)) {}
 
-  /// A step under control ended. A run of misses that began while the policy was free is the policy's to its
-  /// end, though it is held meanwhile: the first seconds of a burst must not be the policy's and the rest the
-  /// rules'.
+  /// A step under control ended. A run of misses that began while the policy was free counts as the policy's
+  /// to its end, even if the policy is held meanwhile: else the first seconds of a burst would be the
+  /// policy's and the rest the rules'.
   void step(bool missed, bool held);
 
-  /// The policy is to be held: it is overdrawn() or the rules are measured anew.
+  /// The policy is to be held: it is overdrawn(), or what the rules miss is being measured again.
   bool holds() const { return measuring_ || overdrawn(); }
 
   /// The free steps have more misses than the held ones' share explains, and slack() more.
   bool overdrawn() const;
 
-  /// The policy misses more than slack(), and fewer than known() steps say what the rules would: it is held,
-  /// in one piece, until kMeasured say it. Without this a share that a few hard steps at the start had made
-  /// high would excuse the policy for ever: an account that never holds learns nothing of the rules.
+  /// The policy misses more than slack(), and fewer than known() steps say what the rules would miss: it is
+  /// held, without a break, until kMeasured steps say it. Without this, a few hard steps at the start could
+  /// make the rules' share high and excuse the policy forever: an account that never holds learns nothing new
+  /// about the rules.
   bool measuring() const { return measuring_; }
 
   /// Shares of the steps, 0 to 1; 0 where there are none.
@@ -36,13 +39,13 @@ class ObjectiveAccount {
 
   static constexpr double kFade = 2000;  // steps; about so many count
 
-  /// Misses: a policy must be able to begin, and chance to have its way. A held limit may still be more than
-  /// the rules ask for, which costs little; a held frequency is the rules', and all that was learned is lost
-  /// (docs/ablations/13-objective-guard-limits.md, 14-objective-guard-frequency.md).
+  /// Misses that are allowed on top: a policy must be able to start, and chance brings some. A held limit may
+  /// still be more than the rules ask for, so holding costs little; a held frequency is the rules' own, and
+  /// nothing of what was learned is used (docs/ablations/13-objective-guard-limits.md, 14-objective-guard-frequency.md).
   static constexpr double slack(Task task) { return task == Task::CpuFrequency ? 15 : 3; }
 
-  /// Steps, after fading; 0: whatever is known is enough. On limits measuring bought nothing that could be
-  /// told from chance (docs/ablations/15-rules-measured-again.md).
+  /// Steps, after fading; 0: whatever is known is enough. On limits, measuring gained nothing beyond chance
+  /// (docs/ablations/15-rules-measured-again.md).
   static constexpr double known(Task task) { return task == Task::CpuFrequency ? 50 : 0; }
   static constexpr double kMeasured = 110;  // steps, so that a bout lasts a minute or two
 

@@ -1,5 +1,7 @@
 // Purpose: the state vectors of both tasks, from what was sensed. Every entry is named, scaled to about
-// [-1,1] and says whether it may be learned from. Ownership: values. Thread rule: pure functions.
+// [-1,1] and says whether it may be learned from.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <array>
@@ -28,7 +30,7 @@ inline constexpr int kLimitsStateDim = 9;
 /// FLASH Table 9 (cpu-frequency), plus `ips_known`: machines without an instruction counter are served too,
 /// `ips_gain`: what the default reward remembers of earlier steps is part of the state (ADR 2), RecentUse: a
 /// second's use is noisy, and what comes next is told by the last minute better than by it, and the distance
-/// of p99 from its objective, now and of late: SP is 1 until the objective is missed (ADR 19).
+/// of p99 from its objective, now and recently: SP is 1 until the objective is missed (ADR 19).
 inline constexpr int kFrequencyStateDim = 14;
 inline constexpr int kMaxStateDim = 14;
 

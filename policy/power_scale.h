@@ -1,6 +1,7 @@
-// Purpose: the highest power that a machine draws, by which the reward measures what a step drew
-// (reward.h). One reading does not make it: a counter can lie, and this is remembered for days.
-// Ownership: values. Thread rule: one thread. Time is a parameter.
+// Purpose: the highest power that a machine draws, by which the reward measures what a step drew (reward.h).
+// One reading does not make it: a counter can lie, and this is remembered for days.
+// Ownership: values.
+// Thread rule: one thread. Time is a parameter.
 #pragma once
 
 #include <algorithm>

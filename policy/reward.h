@@ -1,6 +1,7 @@
 // Purpose: what is good: SLO preservation and the rewards of both tasks, `paper` and `default`, by formula.
 // docs/adr/0002-reward.md says what the default changes and why.
-// Ownership: none. Thread rule: pure functions.
+// Ownership: none.
+// Thread rule: pure functions.
 //
 // All rewards are per step and lie in [0,1] (the paper's frequency reward in [-inf,1], as written), so that
 // the thresholds of UserProfile are shares of the best possible.
@@ -63,7 +64,7 @@ struct FrequencyStep {
   KnobRange range;                     // kHz
   int cpus = 1;
   double gain_before = std::numeric_limits<double>::quiet_NaN();  // e: ips_gain of the step before
-  double highest_power = 0;  // W, the highest that was drawn of late (power_scale.h); 0: no RAPL
+  double highest_power = 0;  // W, the highest that was drawn recently (power_scale.h); 0: no RAPL
 };
 
 /// Paper (FLASH Table 9):  r = alpha * ((IPS_t - IPS_t-1) / IPS_t) [only if the frequency rose]
@@ -77,7 +78,7 @@ struct FrequencyStep {
 ///   u  use of the CPU set, [0,1]: an idle machine gains nothing
 ///   B  = g*x + (1 - g)*(1 - x), g = e*u, x the frequency's place in its range: high is good exactly as far
 ///      as work that is there gets done faster
-///   p  relative power: RAPL / highest RAPL of late, else the cubic model (f / f_upper)^3
+///   p  relative power: RAPL / highest recent RAPL reading, else the cubic model (f / f_upper)^3
 ///   Without an instruction counter (IPS missing or a proxy) the B term is left out and its weight goes to
 ///   SP; with neither IPS nor SLO the reward is not trusted: it would pay for the lowest frequency alone.
 /// Reward::ips_gain is the paper's gain, or e (NaN: not measured yet); Reward::power_cost is p.

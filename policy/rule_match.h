@@ -1,5 +1,6 @@
 // Purpose: which rule manages a target, and whether it vouches for one that nobody else does.
-// Ownership: none. Thread rule: pure functions.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include <memory>
@@ -16,9 +17,10 @@ namespace flash {
 /// equals its list (no list: any set); a resource-limits rule matches cgroups only.
 bool matches(const Rule& rule, const Target& target);
 
-/// The target's owner cannot be told, and the rule's select.cgroup names, without wildcards, the folder from
-/// which on it is so (or how its name begins): whoever wrote the rule knows whose it is. What is inside
-/// something else (spell_out ends in '/') needs that path whole. "*" vouches for nothing.
+/// Does the rule vouch for a target whose owner cannot be told? It does where its select.cgroup names,
+/// without wildcards, the folder below which the owner is unknown (or the beginning of its name): the author
+/// of the rule then knows whose it is. A target inside something else (spell_out ends in '/') needs that
+/// whole path. "*" vouches for nothing.
 bool vouches_for(const Rule& rule, const Target& target);
 
 /// The matching rule of highest priority, of equal ones the first by name; nullptr if none matches.

@@ -1,5 +1,7 @@
 // Purpose: the learned policy's seat: takes offers of new snapshots, keeps the last good one, counts what was
-// refused and why. Ownership: an agent owns its seat, the seat its policy. Thread rule: one thread.
+// refused and why.
+// Ownership: an agent owns its seat, the seat its policy.
+// Thread rule: one thread.
 #pragma once
 
 #include <array>
@@ -24,7 +26,7 @@ struct SnapshotCounters {
   std::uint64_t refusals() const;
 };
 
-/// What all agents together may spend between two ticks on looking at offers, whoever sends how many.
+/// What all agents together may spend between two ticks on looking at offers, however many are sent.
 struct OfferBudget {
   static constexpr std::size_t kParameters = std::size_t{1} << 20;
   std::size_t parameters = kParameters;
@@ -35,7 +37,7 @@ class PolicySeat {
   /// Offers looked at per agent between two ticks; of those one may be accepted.
   static constexpr int kLookedAt = 4;
 
-  /// Before each tick: the counts of offers start anew.
+  /// Before each tick: the counts of offers start over.
   void new_tick() {
     looked_at_ = 0;
     accepted_now_ = false;

@@ -1,6 +1,8 @@
 // Purpose: may this learned policy take the seat? What can be said from the snapshot alone, and how it
 // behaves on what the agent saw lately. docs/adr/0003-snapshot-guard.md says what each check is for, and what
-// it must not refuse. Ownership: an agent owns its RecentSteps. Thread rule: pure functions.
+// it must not refuse.
+// Ownership: an agent owns its RecentSteps.
+// Thread rule: pure functions.
 #pragma once
 
 #include <array>

@@ -425,7 +425,7 @@ void ControlLoop::Impl::arbitrate() {
 }
 
 /// What each counts for. All of them together use no more than the node does, less what it can reclaim: page
-/// cache that was read twice is in a working set, but it is nobody's to keep.
+/// cache that was read twice is in a working set, but no target needs to keep it.
 void ControlLoop::Impl::count_memory() {
   double by_themselves = 0, in_use = kUnlimited;
   for (std::size_t i = 0; i < memory_owner.size(); ++i) {

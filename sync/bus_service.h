@@ -1,6 +1,7 @@
 // Purpose: org.flashd.Sync on D-Bus: how the way to the fleet is, and pages of the fleet as the coordinator
 // knows it. Says, changes nothing. org.flashd.Sync(5).
-// Ownership: owns its connection to the bus. Thread rule: one thread; nothing waits. No clock.
+// Ownership: owns its connection to the bus.
+// Thread rule: one thread; nothing waits. No clock.
 #pragma once
 
 #include <systemd/sd-bus.h>

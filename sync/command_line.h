@@ -1,5 +1,6 @@
 // Purpose: flash-sync's options as one table: parsing, --help and the man page test read it.
-// Ownership: values. Thread rule: pure.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <syslog.h>

@@ -5,9 +5,9 @@
 namespace flash::sync {
 namespace {
 
-// What is counted from zero is believed up to so many times the highest rate of late, and so few anyway.
+// What is counted from zero is believed up to so many times the highest recent rate, and so few anyway.
 constexpr double kBusier = 4, kFewPerSecond = 100;
-// A growth is a jump where it is so many times the highest rate of late and more than all that was counted
+// A growth is a jump where it is so many times the highest recent rate and more than all that was counted
 // before: then it is rather another process's counter.
 constexpr double kJump = 16;
 // So many changes within the pages that are remembered are no accident.

@@ -1,7 +1,9 @@
-// Purpose: do the counters of a page go on where those of the page before were? An application begins anew,
+// Purpose: do the counters of a page go on where those of the page before were? An application restarts,
 // and then all that it has counted since is new, if that can be so; or another process answers: one of
 // several workers behind a port, or another machine behind an address. What lies between two processes'
-// counters is nobody's rate. Ownership: a value per page. Thread rule: none needed.
+// counters is nobody's rate.
+// Ownership: a value per page.
+// Thread rule: none needed.
 #pragma once
 
 #include <array>
@@ -36,14 +38,14 @@ class Continuity {
     /// Empty: the differences hold, with series that are not in `goes_on` counted from zero. Else why they do
     /// not.
     std::string doubt;
-    /// The doubt comes again and again: not one process that began anew.
+    /// The doubt comes again and again: not one process that restarted.
     bool several = false;
   };
   /// Compares two pages, `covers_s` apart.
   Verdict judge(const PageCounters& before, const PageCounters& now, double covers_s);
   /// Does that series of the page just judged go on, or is it counted from zero?
   bool goes_on(const std::string& series) const { return goes_on_.contains(series); }
-  /// What it remembers takes, about.
+  /// About how much memory it uses.
   std::size_t bytes() const;
   /// Instead of judge(), of pages that cannot be compared. True: that happens again and again.
   bool note_change();
@@ -62,8 +64,8 @@ class Continuity {
   std::uint64_t page_ = 0;
   bool settling_ = true;  // nothing says yet that what answers is one process
   std::map<std::string, bool> goes_on_;
-  std::map<std::string, Fallen> fallen_;                 // series that fell of late
-  std::map<double, std::uint64_t> starts_;               // of processes that answered of late
+  std::map<std::string, Fallen> fallen_;                 // series that fell recently
+  std::map<double, std::uint64_t> starts_;               // of processes that answered recently
   std::deque<std::uint64_t> changes_;                    // pages on which something came back or changed
   std::array<std::deque<double>, kCountedKinds> rates_;  // per second, of the last intervals that held
 };

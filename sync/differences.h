@@ -1,15 +1,15 @@
 // Purpose: what happened between two looks at an application's metrics page: requests, errors, latency
-// percentiles. Ownership: a value per scrape. Thread rule: none needed. No clock: the caller says when.
+// percentiles.
+// Ownership: a value per scrape.
+// Thread rule: none needed. No clock: the caller says when.
 //
-// Counters only grow; one that fell was started anew and counts from 0, series by series, where that can be
-// (continuity.h). Histograms of
-// several series (one per handler, say) are added up and must have the same buckets. Percentiles are
-// interpolated within a bucket as PromQL's histogram_quantile() does, so they are as fine as the buckets; of
-// one that has no upper bound only the lower one is known, and a histogram without another bucket tells
-// nothing. An
-// interval of few requests borrows from the ones before it, as StatsD's collector does. A summary has
-// percentiles of its own making over a time of its own choice: the largest of its series is taken, and said
-// not to be exact.
+// Counters only grow; one that fell was reset and counts from 0, series by series, where that can be
+// (continuity.h). Histograms of several series (one per handler, say) are added up and must have the same
+// buckets. Percentiles are interpolated within a bucket as PromQL's histogram_quantile() does, so they are as
+// fine as the buckets; of one that has no upper bound only the lower one is known, and a histogram without
+// another bucket tells nothing. An interval of few requests borrows from the ones before it, as StatsD's
+// collector does. A summary has percentiles of its own making over a time of its own choice: the largest of
+// its series is taken, and said not to be exact.
 #pragma once
 
 #include <cstddef>

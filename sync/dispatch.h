@@ -1,6 +1,7 @@
 // Purpose: which of the outbox's records are to be sent now. A record counts as safe only when the
 // coordinator's watermark covers it; until a coordinator answers, one record at a time asks for it.
-// Ownership: value. Thread rule: one thread. No clock: every call that needs one takes it.
+// Ownership: value.
+// Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ class Dispatch {
   Wanted wanted(Duration now);
   /// REQUIRES: the next one that was wanted.
   void sent(Duration now, std::uint64_t seq);
-  /// A watermark has come. true: it covers more than the one before. One of a coordinator with a lower lease
-  /// than was heard over this connection does not count: it does not speak any more, and does not know.
+  /// A watermark has come. true: it covers more than the one before. A watermark with a lower lease than was
+  /// heard over this connection does not count: its coordinator has lost the lease and does not know it yet.
   bool confirmed(Duration now, std::uint64_t seq, std::uint64_t lease = 0);
 
  private:

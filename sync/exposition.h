@@ -1,6 +1,7 @@
 // Purpose: the text that applications' /metrics pages are made of: the Prometheus text format 0.0.4 and
 // OpenMetrics 1.0, read strictly and within bounds. It comes from outside: fuzz/exposition_fuzz.cc.
-// Ownership: what is handed to the callbacks lives during the call. Thread rule: pure.
+// Ownership: what is handed to the callbacks lives during the call.
+// Thread rule: pure.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 // Purpose: what an answer is that is no metrics page, so that its refusal names the cause and what to do: a
-// login page, compressed bytes, JSON, another text encoding. Ownership: none. Thread rule: pure.
+// login page, compressed bytes, JSON, another text encoding.
+// Ownership: none.
+// Thread rule: pure.
 #pragma once
 
 #include <string>

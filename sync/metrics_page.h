@@ -1,6 +1,7 @@
 // Purpose: flashd's and flash-sync's own metrics as text: the Prometheus text format (also what
-// node_exporter's textfile collector reads) and OpenMetrics. docs/METRICS.md names them all. Ownership:
-// values. Thread rule: pure, but for write_textfile().
+// node_exporter's textfile collector reads) and OpenMetrics. docs/METRICS.md names them all.
+// Ownership: values.
+// Thread rule: pure, but for write_textfile().
 #pragma once
 
 #include <string>

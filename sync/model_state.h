@@ -1,5 +1,7 @@
 // Purpose: what flash-sync holds of pretrained models and what it refused, for its metrics and its bus
-// interface. Ownership: values. Thread rule: none needed.
+// interface.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <array>

@@ -5,10 +5,11 @@
 //   DIR/NAME.signed            the newest good one (link/model_manifest.h SignedModel)
 //   DIR/NAME.previous.signed   the one before
 //   DIR/registry.serial        of the newest state of the registry that was seen: an older one counts for
-//   nothing DIR/NAME.newest            the highest version that was ever good here: nothing below it is taken
-//   again
+//                              nothing
+//   DIR/NAME.newest            the highest version that was ever good here: nothing below it is taken again
 //
-// Ownership: owns the directory. Thread rule: one thread.
+// Ownership: owns the directory.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

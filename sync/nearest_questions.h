@@ -1,6 +1,7 @@
 // Purpose: which agents of this node the coordinator is to be asked about: those that have an embedding and
 // do not serve yet; again when the embedding is another by now, for the first one is of one episode.
-// Ownership: value. Thread rule: one thread. No clock: every call that needs one takes it.
+// Ownership: value.
+// Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // Purpose: who this node is to the coordinator: a key that it made itself, credentials for it, the servers. A
-// token brings them, once; before they expire they are renewed. Ownership: files in one directory of
-// flash-sync's own user. Thread rule: one thread; may wait for the network.
+// token brings them, once; before they expire they are renewed.
+// Ownership: files in one directory of flash-sync's own user.
+// Thread rule: one thread; may wait for the network.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: what the coordinator is to be told, on disk until it is safe there. Bounded: where the coordinator
 // is away for too long, every second of the oldest records goes, and is counted.
-// Ownership: owns the file. Thread rule: one thread.
+// Ownership: owns the file.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ class Outbox {
   Outbox& operator=(Outbox&&) noexcept;
   ~Outbox();
 
-  /// The name under which its records are known: another one per file.
+  /// The name under which its records are known, unique per file.
   const std::string& run() const;
   /// All or nothing, on the disk when it returns. What it has taken already is left out.
   Result<void> add(std::span<const Item> items);

@@ -1,13 +1,14 @@
 // Purpose: one bound over the memory of all metrics pages that are on their way, and whose turn it is.
 //
-// Each page has a small part of its own that nobody else gets: small pages never wait. What is beyond comes
-// from one store. A page that has been larger than its own part waits, before it is asked for, until the
-// store has what it took last time. Who waits and has had the least of late (bytes times seconds) is next,
-// and nobody overtakes him. While somebody waits, who holds more than his own part and lets it lie idle, or
-// has held it for long, is ended first, if he has had more of late. So who is slow or huge waits for himself.
+// Each page has a small part of its own that no other page gets: small pages never wait. More than that comes
+// from one shared store. A page that has been larger than its own part waits, before it is asked for, until
+// the store has what it took last time. Of those that wait, the one that has used the least recently (bytes
+// times seconds) is next, and none overtakes it. While one waits, a page that holds more than its own part is
+// ended if it lets it lie idle or has held it for long, and has used more recently. So a slow or huge page
+// makes only itself wait.
 //
-// Ownership: the accounts are the callers'; leave() before one goes. Thread rule: one thread. No clock: the
-// calls take the time.
+// Ownership: the accounts are the callers'; leave() before one goes.
+// Thread rule: one thread. No clock: the calls take the time.
 #pragma once
 
 #include <chrono>
@@ -19,11 +20,11 @@
 namespace flash::sync {
 
 struct PageBudgetOptions {
-  std::size_t total = 20u << 20;                     // bytes of all pages together
-  std::size_t own = 64u << 10;                       // of it each page's own; less where there are many
-  Duration idle = std::chrono::milliseconds(100);    // without a byte, while others wait
-  Duration turn = std::chrono::milliseconds(250);    // nobody is ended before, while bytes come
-  Duration forgotten = std::chrono::seconds(8);      // half of what somebody has had of late
+  std::size_t total = 20u << 20;                   // bytes of all pages together
+  std::size_t own = 64u << 10;                     // of it each page's own; less where there are many
+  Duration idle = std::chrono::milliseconds(100);  // without a byte, while others wait
+  Duration turn = std::chrono::milliseconds(250);  // nobody is ended before, while bytes come
+  Duration forgotten = std::chrono::seconds(8);    // half of what somebody has had recently
 };
 
 class PageBudget {
@@ -53,13 +54,13 @@ class PageBudget {
 
   /// May it be asked for? False: it waits, next() will return it.
   bool begin(Duration now, Account& page);
-  /// It has `bytes` now. False: there is no room for them; end() it and begin() anew, to wait for a turn.
+  /// It has `bytes` now. False: there is no room for them; end() it and begin() again, to wait for a turn.
   bool grow(Duration now, Account& page, std::size_t bytes);
   /// It is read (`whole`), or will not be.
   void end(Duration now, Account& page, bool whole);
-  /// Who waited and may be asked for now; null: nobody. Again until null.
+  /// A page that waited and may be asked for now; null: none. Call again until null.
   Account* next(Duration now);
-  /// Who is to be ended so that another has his turn; null: nobody. Again after each end().
+  /// A page that is to be ended so that another gets its turn; null: none. Call again after each end().
   Account* overdue(Duration now) const;
   void leave(Account& page);
 

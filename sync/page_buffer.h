@@ -1,6 +1,7 @@
 // Purpose: the bytes of one page while it comes, in one piece. They take the memory that they fill, to the
-// next 4 KiB, however it grows, and all of it goes back at once: nothing stays with the allocator. Ownership:
-// owns its mapping. Thread rule: none needed.
+// next 4 KiB, however it grows, and all of it goes back at once: nothing stays with the allocator.
+// Ownership: owns its mapping.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstddef>

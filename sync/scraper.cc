@@ -140,7 +140,7 @@ struct Job {
   CURLM* multi = nullptr;
   CURL* easy = nullptr;  // of a transfer: from its begin until it is read
   bool running = false;
-  bool again = false;  // it found no room and was asked for anew, or will be
+  bool again = false;  // it found no room and was asked for again, or will be
   CURLcode code = CURLE_OK;
   Ended ended = Ended::No;
   Duration due{};

@@ -1,7 +1,8 @@
 // Purpose: fetches metrics pages with libcurl, all in one thread, each at its interval, and says what each
 // page said (differences.h). Bounded in time and size, each by itself and all together (page_budget.h): no
 // application's page keeps another's from being read. No redirects, no proxies, nothing but http and https.
-// Ownership: owns libcurl's handles. Thread rule: one thread. No clock: every call that needs one takes it.
+// Ownership: owns libcurl's handles.
+// Thread rule: one thread. No clock: every call that needs one takes it.
 #pragma once
 
 #include <poll.h>

@@ -1,6 +1,7 @@
 // Purpose: flash-sync's end of the socket to flashd: connects, reads what is to be scraped and flashd's own
 // metrics, hands readings over. Never waits; a flashd that is away is tried again. docs/SYNC_PROTOCOL.md.
-// Ownership: owns the connection. Thread rule: one thread. No clock: every call takes Now.
+// Ownership: owns the connection.
+// Thread rule: one thread. No clock: every call takes Now.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,7 @@
 // Purpose: the way to the coordinator: a thread that stores episodes in the outbox and sends them to a NATS
 // server whenever there is one. Neither the disk nor the network ever waits in flash-sync's loop.
-// Ownership: owns the thread, the outbox and the connection. Thread rule: all but the inside is the loop's.
+// Ownership: owns the thread, the outbox and the connection.
+// Thread rule: all but the inside is the loop's.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Purpose: what a probe's programs have cost, in the context of whoever they ran in. Ownership: values.
+// Purpose: what a probe's programs have cost, in the context of the processes that they ran in.
+// Ownership: values.
 // Thread rule: none needed.
 #pragma once
 

@@ -1,5 +1,6 @@
-// Purpose: why the kernel did not take a BPF program, for people. Ownership: none. Thread rule: one thread
-// loads programs; libbpf has one place for its complaints in a process.
+// Purpose: why the kernel did not take a BPF program, for people.
+// Ownership: none.
+// Thread rule: one thread loads programs; libbpf has one place for its complaints in a process.
 #pragma once
 
 #include <string_view>

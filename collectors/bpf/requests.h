@@ -1,8 +1,9 @@
 // Purpose: the request probe: latency and number of requests per cgroup, from the first byte that a server's
 // TCP connection receives to the first byte of its answer, measured by the kernel (requests.bpf.c).
 // Descendants are included. Nothing is pinned: programs, their attachments and maps end with the object, an
-// attachment also with its cgroup. Ownership: owns its programs, attachments and maps. Thread rule: one
-// thread.
+// attachment also with its cgroup.
+// Ownership: owns its programs, attachments and maps.
+// Thread rule: one thread.
 #pragma once
 
 #include <array>

@@ -1,7 +1,8 @@
 // Purpose: the schedule probe: CPU time, context switches, run-queue waits and, where there is a PMU,
 // instructions and cycles per cgroup, counted by the kernel itself at each context switch (schedule.bpf.c).
 // Descendants are included, as in cpu.stat. Nothing is pinned: programs and maps end with the object.
-// Ownership: owns its programs, maps and perf events. Thread rule: one thread.
+// Ownership: owns its programs, maps and perf events.
+// Thread rule: one thread.
 #pragma once
 
 #include <array>

@@ -1,6 +1,8 @@
 // Purpose: the door to the StatsD socket: a budget per sender, kept by the kernel in the sender's own context
 // before a datagram is queued (statsd_door.bpf.c). Nothing is pinned: the program ends with the object and
-// the sockets that it is attached to. Ownership: owns its program and maps. Thread rule: one thread.
+// the sockets that it is attached to.
+// Ownership: owns its program and maps.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

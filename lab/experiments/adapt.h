@@ -1,6 +1,7 @@
 // Purpose: `flash-bench adapt` (FLASH 5.2, 5.3, Figs. 8 and 9): what each way to control earns on pairs that
-// it never saw, without adaptation and from episode to episode. Ownership: values. Thread rule: one thread
-// calls; pairs are measured on several.
+// it never saw, without adaptation and from episode to episode.
+// Ownership: values.
+// Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
 #include <cstdint>
@@ -37,18 +38,18 @@ struct AdaptOptions {
 };
 
 /// Methods, each conditioned and adapted as its name says:
-///   imitation         the shared policy with the embedding of the episodes that it lived through (no retraining)
+///   imitation    the shared policy with the embedding of the episodes that it lived through (no retraining)
 ///   flash        FLASH's recipe: its shared model, the base learner going on from it online
-///   shared       the same network as imitation pretrained on the same pairs without an embedding
+///   shared       the same network as imitation, pretrained on the same pairs without an embedding
 ///   true_params  the same with the pair's true parameters, an upper limit of any embedding
 ///   scratch      an agent of the task (agents/agent.h) that knows nothing, learning online
 ///   tl           the same, beginning as it converged on a known pair (FIRM's transfer learning)
 ///   tl_plus      tl with the extra state of lab/pretrain/augmented_state.h
 ///   converged    scratch after `converged` episodes
 ///   random, rule, best_fixed, oracle, no_foresight (lab/sim/oracle.h)
-/// Beside what lab/experiments/adapt_summary.h makes of them, {"models": {NAME: where it is from}}. imitation and flash
-/// begin with an episode under the rule-based controller, which counts as adaptation. EINVAL: a pool or model
-/// that cannot be used, named.
+/// Beside what lab/experiments/adapt_summary.h makes of them, {"models": {NAME: where it is from}}. imitation
+/// and flash begin with an episode under the rule-based controller, which counts as adaptation. EINVAL: a
+/// pool or model that cannot be used, named.
 Result<nlohmann::ordered_json> measure_adapt(const AdaptOptions& options);
 
 }  // namespace flash::bench

@@ -1,4 +1,5 @@
-// Purpose: the figures of `flash-bench adapt` from what each way earned on each pair. Ownership: values.
+// Purpose: the figures of `flash-bench adapt` from what each way earned on each pair.
+// Ownership: values.
 // Thread rule: pure.
 #pragma once
 

@@ -1,6 +1,7 @@
 // Purpose: `flash-bench bootstrap` (AWARE 5.4, Fig. 10, Table 3): what learning costs while it goes on: SLO
-// violations, utilisation and reward from the first episode on. Ownership: values. Thread rule: one thread
-// calls; pairs are measured on several.
+// violations, utilisation and reward from the first episode on.
+// Ownership: values.
+// Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
 #include <set>
@@ -24,7 +25,7 @@ std::span<const char* const> bootstrap_methods();
 ///   rule       the rule-based controller alone
 ///   aware      flashd's own tick and life cycle (AWARE Alg. 1): the rules in charge, offline learning from
 ///              their steps, then online; thresholds as shipped
-///   imitation       the same life cycle with the pretrained policy and its embedding of what was lived through
+///   imitation  the same life cycle with the pretrained policy and its embedding of what was lived through
 ///   shared     the same with the policy that was pretrained without an embedding
 ///   no_offline the same tick without bootstrapping (the profile's bootstrap is false): online from the
 ///              start, within flashd's exploration budget
@@ -35,13 +36,13 @@ std::span<const char* const> bootstrap_methods();
 /// objective (or requests refused). cpu-frequency: cpu_utilization is that of the CPU set, "frequency" the
 /// place in its range instead of memory_utilization.
 /// "per_pair": {NAME: {KEY: [one number per pair]}}. "against_rule": the same, pair by pair less the rule's;
-/// "against_shared": imitation less shared. "worst": {NAME: {"violations_pct": of the pair that misses most more
-/// than under the rules, that difference, "pairs_above_by_1": how many miss more than one point more}}.
-/// "segments": the same as against_rule in four parts of the training (AWARE Table 3). "curves": {NAME: {KEY:
-/// [per episode, mean over pairs]}}, also "learned_share". "stages": {NAME: {"online_pct", "serving_pct" (of
-/// the episodes), "reached_online_pct", "reached_serving_pct" (of the pairs), "first_online" (episode, of
+/// "against_shared": imitation less shared. "worst": {NAME: {"violations_pct": the largest difference of one
+/// pair to the rules, "pairs_above_by_1": how many miss over one point more than under them}}. "segments":
+/// the same as against_rule in four parts of the training (AWARE Table 3). "curves": {NAME: {KEY: [per
+/// episode, mean over pairs]}}, also "learned_share". "stages": {NAME: {"online_pct", "serving_pct" (of the
+/// episodes), "reached_online_pct", "reached_serving_pct" (of the pairs), "first_online" (episode, of
 /// those)}}. "must_show": {"METHOD_violations_not_above_rule", "METHOD_utilization_not_below_rule"}: aware's
-/// and imitation' mean difference.
+/// and imitation's mean difference.
 Result<nlohmann::ordered_json> measure_bootstrap(const BootstrapOptions& options);
 
 }  // namespace flash::bench

@@ -1,7 +1,7 @@
 // Purpose: `flash-bench calibrate`: real runs of flash-workload under real cgroup CPU limits against the
 // simulator's node model, on a grid of limits x loads; fitted on a part of the grid, judged on the rest.
-// Ownership: the cgroups flashd-test-calibrate-PID* and a folder are made and removed here. Thread rule: one
-// thread.
+// Ownership: the cgroups flashd-test-calibrate-PID* and a folder are made and removed here.
+// Thread rule: one thread.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,9 @@
 // Purpose: performance of an application in all configurations from one to a few runs: a Gaussian process
 // over (application, configuration) in log time whose posterior curves, with curves of known shape, are the
 // components of a mixture that the known runs weigh. The answer minimises the expected absolute percentage
-// error. docs/agents/flash.md, "The supervised agent". Ownership: a CurveModel owns what it learned. Thread
-// rule: const functions are pure.
+// error. docs/agents/flash.md, "The supervised agent".
+// Ownership: a CurveModel owns what it learned.
+// Thread rule: const functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +43,9 @@ class CurveModel {
   CurveModel(CurveModel&&) noexcept;
   CurveModel& operator=(CurveModel&&) noexcept;
 
-  /// Times in the runs `targets` of an instance, of which the times of the runs `known` are known (and of no
-  /// other is anything read but the configuration). An application of a training instance's name is taken for
-  /// the same in another environment. REQUIRES: known is not empty; configurations as the set's.
+  /// Predicts the times of an instance's runs `targets` from the times of its runs `known`. Of all other runs
+  /// only the configuration is read. An application with the name of a training instance counts as the same
+  /// application in another environment. REQUIRES: known is not empty; configurations as the set's.
   std::vector<double> predict(const PerformanceInstance& instance, std::span<const std::size_t> known,
                               std::span<const std::size_t> targets) const;
   /// The runs of an instance to know first, best first: each is the one that leaves the least to guess about

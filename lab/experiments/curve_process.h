@@ -1,5 +1,6 @@
-// Purpose: the Gaussian process over (application, configuration) in ln time that lab/experiments/curve_model takes
-// its curves from. Private to this room. Ownership: points look into the model's data, which outlives them.
+// Purpose: the Gaussian process over (application, configuration) in ln time that lab/experiments/curve_model
+// takes its curves from. Private to this room.
+// Ownership: points look into the model's data, which outlives them.
 // Thread rule: const functions are pure.
 #pragma once
 

@@ -1,5 +1,6 @@
 // Purpose: the little linear algebra that a Gaussian process of some hundred points needs.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // Purpose: what the experiments with simulated lives share: their options, pools, the pretrained policy,
-// intervals, work on several threads. Ownership: values. Thread rule: in_parallel() as documented, all else
-// on one thread.
+// intervals, work on several threads.
+// Ownership: values.
+// Thread rule: in_parallel() as documented, all else on one thread.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +31,8 @@ struct ExperimentOptions {
   bool quick = false;              // a small form, for a look
   std::string apps, envs, traces;  // pools of others; empty: drawn by seed
   PoolKind kind = PoolKind::Drawn;
-  // TASK.model (imitation) and TASK.shared.model (without embedding) in it, else small ones are pretrained here;
-  // empty: default_models()
+  // TASK.model (imitation) and TASK.shared.model (without embedding) in it, else small ones are pretrained
+  // here; empty: default_models()
   std::string models;
 };
 

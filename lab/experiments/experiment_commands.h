@@ -1,5 +1,6 @@
 // Purpose: the commands of flash-bench that are experiments with simulated lives, and their options.
-// Ownership: commands refer to the arguments, which outlive them. Thread rule: one thread.
+// Ownership: commands refer to the arguments, which outlive them.
+// Thread rule: one thread.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
 // Purpose: FLASH-Sizeless (FLASH 4, 5.1): the supervised agent trained end to end with the meta learner,
 // whose embedding is of the runs in base configurations; and the same agent without. Torch stays behind it.
-// Ownership: a FlashSizeless owns its networks. Thread rule: one thread.
+// Ownership: a FlashSizeless owns its networks.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

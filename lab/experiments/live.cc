@@ -35,8 +35,8 @@ using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kApplications = 3;
-constexpr double kPeakCores =
-    0.4;                           // of one application; with three of them, the clients and flashd two cores
+// Of one application; with three of them, the clients and flashd two cores.
+constexpr double kPeakCores = 0.4;
 constexpr double kHeadroom = 1.5;  // of the fixed limits over what the peak needs
 constexpr int kSegment_s = 170, kLeastSegment_s = 20;
 constexpr int kSettle_s = 70;  // of a segment, not counted for anybody: no limit is in force before it, and

@@ -1,7 +1,8 @@
 // Purpose: `flash-bench live`: sim to real on this machine. Three real applications (flash-workload) in
 // cgroups of our own under real load, controlled in turn by fixed limits, by flashd's rule-based controller
-// alone, and by flashd with flash-learner and the pretrained models. Ownership: processes, cgroups and files
-// are made and removed here. Thread rule: one thread.
+// alone, and by flashd with flash-learner and the pretrained models.
+// Ownership: processes, cgroups and files are made and removed here.
+// Thread rule: one thread.
 #pragma once
 
 #include <atomic>

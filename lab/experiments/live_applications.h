@@ -1,5 +1,6 @@
 // Purpose: the applications of `flash-bench live` and their load: chosen so that three fit one machine.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: from what `flash-bench live` recorded to its table: decision journals and load reports per
-// segment, means with intervals. Ownership: values. Thread rule: pure functions; read_decisions() reads
-// files.
+// segment, means with intervals.
+// Ownership: values.
+// Thread rule: pure functions; read_decisions() reads files.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ std::vector<OptionRow> rcs_rows(Arguments& a) {
       {"--dataset", "DIR",
        "measurements to learn from: a folder of chunk-func, CloudBandit or Sizeless CSV files",
        text_into(a.rcs.dataset)},
-      {"--test", "DIR", "to test on (default: half of the applications of --dataset, drawn anew each time)",
+      {"--test", "DIR", "to test on (default: half of the applications of --dataset, drawn afresh each time)",
        text_into(a.rcs.test)},
       {"--repeats", "N", "repetitions (default 10)", integer_into(a.rcs.repeats, 1, 1000)},
       {"--seed", "N", "of splits, networks and draws (default 1)", integer_into(a.rcs.seed, 0, kMostSeed)},

@@ -1,5 +1,7 @@
 // Purpose: what FLASH adds to a decision, and what its embedding and its training cost (FLASH 5.4, Table 3),
-// with plain libtorch doing the same beside each. Ownership: values. Thread rule: one thread.
+// with plain libtorch doing the same beside each.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

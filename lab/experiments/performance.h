@@ -1,5 +1,7 @@
 // Purpose: what is known of how applications run in configurations: the data of the task resource
-// configuration search (FLASH Table 1, A.2). Ownership: values. Thread rule: values.
+// configuration search (FLASH Table 1, A.2).
+// Ownership: values.
+// Thread rule: values.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
-// Purpose: libtorch's own operations doing what flashd does with its own: the figure that stands beside our own
-// in `flash-bench overhead`. Nothing else uses it. Torch stays behind it. Ownership: each owns its
-// parameters. Thread rule: one thread.
+// Purpose: libtorch's own operations doing what flashd does with its own: the figure that stands beside our
+// own in `flash-bench overhead`. Nothing else uses it. Torch stays behind it.
+// Ownership: each owns its parameters.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

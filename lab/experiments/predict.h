@@ -1,6 +1,7 @@
 // Purpose: `flash-bench predict` (FLASH 5.5, Fig. 10) and `flash-bench amortize` (A.7, Fig. 15): what
 // embeddings say about a move to another pair before it is made, and from how many pairs on pretraining pays.
-// Ownership: values. Thread rule: one thread calls; pairs are measured on several.
+// Ownership: values.
+// Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
 #include <vector>
@@ -22,9 +23,9 @@ struct PredictOptions : ExperimentOptions {
 /// [{"similarity" (largest pool), "reward_drop_pct", "retraining_episodes"}]. "by_pool": [{"pairs",
 /// "correlation": {"drop", "cost"} (Pearson, with S), "error": {"drop", "drop_constant", "cost",
 /// "cost_constant"}}]: root mean square errors, leave-one-out, of meta/similarity's prediction and of the
-/// mean of all others: S is of use where the first is clearly below the second. "fit": {"similarity": [...],
-/// "drop":
-/// [...], "drop_lower", "drop_upper", "cost": [...]} of the largest pool.
+/// mean of all others: S is of use where the first is clearly below the second.
+/// "fit", of the largest pool: {"similarity": [...], "drop": [...], "drop_lower", "drop_upper", "cost":
+/// [...]}.
 Result<nlohmann::ordered_json> measure_predict(const PredictOptions& options);
 
 struct AmortizeOptions : ExperimentOptions {
@@ -39,8 +40,8 @@ struct AmortizeOptions : ExperimentOptions {
 /// pair, null where nothing is saved; in seconds, an episode of retraining costs what was measured here, in
 /// episodes both sides count environment steps (what the oracle looks ahead is in the seconds alone).
 /// "curves": {"pairs": [1, 2, 5, ...], "tl": [...], "50": [...]}: episodes per pair when so many were adapted
-/// to (Fig. 15). "shared": {"pairs", "adaptation_episodes", "imitation_less_shared"}: the largest pool, pretrained
-/// without an embedding.
+/// to (Fig. 15). "shared": {"pairs", "adaptation_episodes", "imitation_less_shared"}: the largest pool,
+/// pretrained without an embedding.
 Result<nlohmann::ordered_json> measure_amortize(const AmortizeOptions& options);
 
 }  // namespace flash::bench

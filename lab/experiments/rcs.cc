@@ -88,8 +88,8 @@ std::vector<double> persistence(const PerformanceInstance& instance, std::span<c
 
 struct Outcome {
   std::map<std::string, std::vector<double>> mape;  // [known - 1]
-  std::map<std::string, std::vector<double>>
-      mape_chosen;  // the same from the runs that the curve model would know first
+  // The same from the runs that the curve model would know first.
+  std::map<std::string, std::vector<double>> mape_chosen;
   std::map<std::string, double> seconds;
   json mixture;
 };

@@ -1,6 +1,7 @@
 // Purpose: FLASH 5.1, Table 2 on public measurements: the supervised agent with and without embedding, and
-// ours, on applications that it never saw. Ownership: values. Thread rule: measure_rcs() starts threads of
-// its own.
+// ours, on applications that it never saw.
+// Ownership: values.
+// Thread rule: measure_rcs() starts threads of its own.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace flash::bench {
 
 struct RcsOptions {
   std::string dataset;
-  std::string test;  // empty: half of the dataset's applications, drawn anew in each repetition
+  std::string test;  // empty: half of the dataset's applications, drawn afresh in each repetition
   int repeats = 10;
   std::uint64_t seed = 1;
   int draws = 6;  // sets of known runs per test instance

@@ -1,7 +1,8 @@
 // Purpose: readers of public measurements of applications in configurations (chunk-func profiles, the
-// multi-cloud configuration data set of CloudBandit, Sizeless on OpenWhisk). Files come from outside:
-// read a row at a time (core/csv.h), bounded, errors name file, line and column. Ownership: values. Thread
-// rule: pure functions.
+// multi-cloud configuration data set of CloudBandit, Sizeless on OpenWhisk). Files come from outside: read a
+// row at a time (core/csv.h), bounded, errors name file, line and column.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <string>

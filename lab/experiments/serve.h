@@ -1,5 +1,6 @@
 // Purpose: `flash-bench serve` (AWARE 5.3, Fig. 9): a policy serves, its application is updated seven times
-// under it (AWARE 2.3), the retraining detector (Alg. 1, lines 18-21) has to notice. Ownership: values.
+// under it (AWARE 2.3), the retraining detector (Alg. 1, lines 18-21) has to notice.
+// Ownership: values.
 // Thread rule: one thread calls; pairs are measured on several.
 #pragma once
 
@@ -19,7 +20,7 @@ struct ServeOptions : ExperimentOptions {
 ///   rule          the rule-based controller alone
 ///   no_retraining the converged policy, never retrained
 ///   aware         the same under flashd's life cycle, thresholds as shipped: retrained while it is ONLINE
-///   imitation          the pretrained policy under the same life cycle; its embedding follows each episode
+///   imitation     the pretrained policy under the same life cycle; its embedding follows each episode
 ///   shared        the same with the policy that was pretrained without an embedding
 ///   retrained     after each update an agent that has learned on the updated pair to convergence takes the
 ///                 seat
@@ -33,9 +34,8 @@ struct ServeOptions : ExperimentOptions {
 /// an update]}. "stages": {NAME: {"retrainings" (SERVING to ONLINE, per update), "online_pct",
 /// "serving_pct"}}. "thresholds": [{"retrain_below_pct" (of what the agent earned before the updates; null:
 /// as shipped), "window_episodes", "loss_pct", "retrainings", "online_pct"}]: aware with other detectors.
-/// "imitation_less_shared_pct":
-/// the difference of their losses. "must_show": {"aware_loss_at_most_3_6", "imitation_loss_at_most_3_6",
-/// "imitation_loss_at_most_2"}.
+/// "imitation_less_shared_pct": the difference of their losses.
+/// "must_show": {"aware_loss_at_most_3_6", "imitation_loss_at_most_3_6", "imitation_loss_at_most_2"}.
 Result<nlohmann::ordered_json> measure_serve(const ServeOptions& options);
 
 }  // namespace flash::bench

@@ -1,6 +1,7 @@
 // Purpose: `flash-bench sim`: how fast the simulator is, and what a pool leaves to learn: random, rule, best
-// fixed setting and oracle per task, with 95 % intervals. Ownership: none. Thread rule: one thread, which
-// starts the workers.
+// fixed setting and oracle per task, with 95 % intervals.
+// Ownership: none.
+// Thread rule: one thread, which starts the workers.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // Purpose: a node that is simulated, with everything else real: its agents live through the simulator under
 // flashd's own control loop, and speak to a flash-learner and a flash-sync over flashd's own ends of their
-// sockets. Ownership: owns agents and sockets. Thread rule: one thread, which run() keeps.
+// sockets.
+// Ownership: owns agents and sockets.
+// Thread rule: one thread, which run() keeps.
 #pragma once
 
 #include <cstdint>

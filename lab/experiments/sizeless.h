@@ -1,7 +1,8 @@
 // Purpose: the supervised agent of FLASH's task resource configuration search: Sizeless (Eismann et al. 2021;
 // FLASH A.2, Tables 5 and 6), a fully connected network that predicts the execution time in a target
-// configuration from runs in base configurations. Private to this room and meta/: includes torch. Ownership:
-// a Sizeless owns its network. Thread rule: one thread.
+// configuration from runs in base configurations. Private to this room and meta/: includes torch.
+// Ownership: a Sizeless owns its network.
+// Thread rule: one thread.
 #pragma once
 
 #include <ATen/ATen.h>

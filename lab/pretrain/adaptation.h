@@ -1,7 +1,9 @@
 // Purpose: how controllers live from episode to episode on pairs that they never saw: an agent that learns
 // online, and a shared policy whose embedding grows with what was lived through. What the experiments of
-// bench/ share. Ownership: values; agents and pairs are the caller's. Thread rule: agents on any thread, one
-// thread each; shared policies on the calling thread, their worlds on several.
+// lab/experiments share.
+// Ownership: values; agents and pairs are the caller's.
+// Thread rule: agents on any thread, one thread each; shared policies on the calling thread, their worlds on
+// several.
 #pragma once
 
 #include <cstdint>

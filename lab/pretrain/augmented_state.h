@@ -1,6 +1,7 @@
 // Purpose: the extra state of TL+ (AWARE 5.2, the baseline that FLASH 5.2 is held against): the load that an
 // ARIMA model predicts for the next step, and a table from resource allocation to performance.
-// Ownership: values. Thread rule: one thread.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <array>

@@ -1,5 +1,7 @@
-// Purpose: what a task starts from: the meta learner and the shared base model in one versioned file
-// (FLASH 3.3: "the pretrained shared model"). Ownership: values. Thread rule: pure functions.
+// Purpose: what a task starts from: the meta learner and the shared base model in one versioned file (FLASH
+// 3.3: "the pretrained shared model").
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // Purpose: simulated episodes of many pairs at once: the trajectories that an encoder reads, and mean rewards
-// of policies. Ownership: values. Thread rule: one thread; the batch has its own.
+// of policies.
+// Ownership: values.
+// Thread rule: one thread; the batch has its own.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // Purpose: FLASH's programming interface (Listing 1) for supervised and for reinforcement learning agents: a
 // base learner registers, inserts samples or trajectories, gets the embedding of the pair it is dealing with,
-// and switches the meta model's update on and off. Torch stays behind it. Ownership: a model owns its meta
-// learner, buffer and optimiser. Thread rule: one thread.
+// and switches the meta model's update on and off. Torch stays behind it.
+// Ownership: a model owns its meta learner, buffer and optimiser.
+// Thread rule: one thread.
 //
 //   RlModel model = RlModel::create({});
 //   model.register_base_learner("resource-limits", state_dim, action_dim);
@@ -9,8 +10,7 @@
 //   for each episode: e = model.get_embedding();                   // computed once, cached
 //                     every base update: dL/de of the base learner's own loss -> model.add_gradient(...)
 //                     model.insert_traj_samples({trajectory}); model.end_episode();   // one backward pass
-//   model.switch_pair();                                           // at a switch of (application,
-//   environment)
+//   model.switch_pair();                              // at a switch of (application, environment)
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ class MetaModel {
   /// The end of an episode: one backward pass with the mean of the gradients, one step of Adam. The next
   /// get_embedding() sees what was inserted since.
   Result<MetaUpdate> end_episode();
-  /// Another pair: the buffer is cleared, the hidden state begins anew.
+  /// Another pair: the buffer is cleared, the hidden state starts over.
   void switch_pair();
 
   const std::string& task() const;
@@ -80,7 +80,7 @@ class SlModel : public MetaModel {
  public:
   /// EINVAL: an option that is not possible, named.
   static Result<SlModel> create(const MetaOptions& options);
-  /// One meta learner per task; a second registration starts anew.
+  /// One meta learner per task; a second registration starts over.
   Result<void> register_base_learner(const std::string& task, int feature_dim, int label_dim);
   Result<void> insert_data_samples(std::span<const LabelledSample> samples);
 

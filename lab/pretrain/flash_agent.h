@@ -1,6 +1,8 @@
 // Purpose: FLASH's pretrained shared model on one pair that it never saw (FLASH 3.3, Adaptation): the meta
 // learner is frozen and gives an embedding per episode, the base learner goes on online from the shared
-// weights. Ownership: a FlashAgent owns its learner, buffer and replay. Thread rule: one thread.
+// weights.
+// Ownership: a FlashAgent owns its learner, buffer and replay.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

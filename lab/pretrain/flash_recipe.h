@@ -1,7 +1,8 @@
 // Purpose: pretraining as FLASH describes it (3.2, 3.3, section 4, A.1, A.3, A.4): the base learner of the
 // task with the embedding appended to its state, one shared model over all pairs, the GRU encoder of Table 4,
 // the base learner's loss through both. The named baseline beside lab/pretrain/imitation.h.
-// Ownership: values. Thread rule: one thread calls; the first episodes are simulated by several.
+// Ownership: values.
+// Thread rule: one thread calls; the first episodes are simulated by several.
 //
 // What differs from the paper, besides what agents/ and meta/ say of their own:
 //   - `worlds` episodes of a pair at once, at different times of its trace; one update of `batch` rows per

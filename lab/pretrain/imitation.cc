@@ -16,7 +16,7 @@ namespace flash {
 namespace {
 
 constexpr int kMostPoints = OracleChoice::kMost;
-// Given parameters are drawn anew each time with this share of their deviation over the pool, else 200 points
+// Given parameters are drawn each time with this share of their deviation over the pool, else 200 points
 // in 16 dimensions are learned by heart (docs/ablations/03-true-parameters.md). Chosen on pairs of another
 // seed.
 constexpr double kBlur = 0.5;
@@ -181,8 +181,8 @@ class Imitation {
 
   /// Every pair lives o_.steps steps; rows and recordings are kept. Mean reward per step.
   double act(int round) {
-    constexpr double kOther =
-        0.08;  // share of steps that begin something else, so that ways back are learned
+    // Share of steps that begin something else, so that ways back are learned.
+    constexpr double kOther = 0.08;
     constexpr int kOtherSteps = 3;
     const std::size_t n = pairs_.size();
     const Random chance = random_.fork(static_cast<std::uint64_t>(round));

@@ -1,10 +1,11 @@
-// Purpose: pretraining of a shared policy from the oracle (lab/sim/oracle.h), which knows what a node does not:
-// the true parameters and the load ahead. The policy sees the state and, as FLASH's shared model, an
+// Purpose: pretraining of a shared policy from the oracle (lab/sim/oracle.h), which knows what a node does
+// not: the true parameters and the load ahead. The policy sees the state and, as FLASH's shared model, an
 // embedding of the pair's trajectories; encoder and policy learn together to lose as little as possible of
 // the oracle's value. States are those that the policy itself gets into (DAgger: Ross, Gordon, Bagnell 2011),
 // the loss is in reward, not in distance from the oracle's action, so what cannot be told from state and
-// embedding is decided by the mean over what it may be. Ownership: values. Thread rule: one thread calls; the
-// batch has its own.
+// embedding is decided by the mean over what it may be.
+// Ownership: values.
+// Thread rule: one thread calls; the batch has its own.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Purpose: the file that an interrupted imitation goes on from: the policy after each round. Ownership: an
-// ImitationFile owns what it read. Thread rule: one thread.
+// Purpose: the file that an interrupted imitation goes on from: the policy after each round.
+// Ownership: an ImitationFile owns what it read.
+// Thread rule: one thread.
 #pragma once
 
 #include <string>

@@ -1,8 +1,9 @@
-// Purpose: the life of one agent under flashd's own tick (lab/sim/managed_world.h): who learns, when, and what is
-// offered to the seat, as flash-learner does it (learner/trainer.h), without its store and socket. What the
-// experiments about training and serving share (AWARE 5.3, 5.4). Ownership: a LearningRun owns its agent and its
-// world; pairs and the shared policy are the caller's and must outlive it. Thread rule: one thread per LearningRun;
-// two lives must not share a SharedPolicy at the same time.
+// Purpose: the life of one agent under flashd's own tick (lab/sim/managed_world.h): who learns, when, and
+// what is offered to the seat, as flash-learner does it (learner/trainer.h), without its store and socket.
+// What the experiments about training and serving share (AWARE 5.3, 5.4).
+// Ownership: a LearningRun owns its agent and its world; pairs and the shared policy are the caller's and
+// must outlive it.
+// Thread rule: one thread per LearningRun; two lives must not share a SharedPolicy at the same time.
 #pragma once
 
 #include <cstdint>

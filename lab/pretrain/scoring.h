@@ -1,6 +1,7 @@
 // Purpose: what a shared policy is worth on pairs that it never saw, beside the baselines: random, the
-// rule-based controller, the best fixed setting in hindsight, the oracle. Ownership: values. Thread rule: one
-// thread calls.
+// rule-based controller, the best fixed setting in hindsight, the oracle.
+// Ownership: values.
+// Thread rule: one thread calls.
 #pragma once
 
 #include <cstdint>

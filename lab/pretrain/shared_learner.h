@@ -1,7 +1,8 @@
 // Purpose: a task's base learner as FLASH trains it (FLASH 3.1, 3.3, section 4): DDPG or Q-learning whose
 // state has a pair's embedding appended, one set of parameters for all pairs, and the gradient of its own
-// loss with respect to that embedding. Torch stays behind it. Ownership: a SharedLearner owns networks and
-// optimisers; replays are the caller's. Thread rule: one thread.
+// loss with respect to that embedding. Torch stays behind it.
+// Ownership: a SharedLearner owns networks and optimisers; replays are the caller's.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

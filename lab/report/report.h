@@ -1,6 +1,7 @@
 // Purpose: `flash-bench report`: one self-contained HTML page of the experiments' results: a picture and a
-// table per figure, each with its command, seed and hardware. No script, nothing from elsewhere. Ownership:
-// values. Thread rule: one thread; write_report() may start flash-bench.
+// table per figure, each with its command, seed and hardware. No script, nothing from elsewhere.
+// Ownership: values.
+// Thread rule: one thread; write_report() may start flash-bench.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // Purpose: pictures and tables out of the parts that results have in common: intervals of several ways,
-// curves, rows, differences. What an experiment makes of its own is report_figures.h. Ownership: values.
+// curves, rows, differences. What an experiment makes of its own is report_figures.h.
+// Ownership: values.
 // Thread rule: pure.
 #pragma once
 

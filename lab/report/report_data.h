@@ -1,6 +1,7 @@
 // Purpose: results of flash-bench as `flash-bench report` reads them: JSON from outside, of which every part
-// is checked, with errors that name file and key. Ownership: a ResultFile owns its JSON; values point into
-// it. Thread rule: values.
+// is checked, with errors that name file and key.
+// Ownership: a ResultFile owns its JSON; values point into it.
+// Thread rule: values.
 #pragma once
 
 #include <filesystem>

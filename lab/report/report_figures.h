@@ -1,5 +1,7 @@
 // Purpose: what each experiment's result becomes on the page of `flash-bench report`: pictures, tables, what
-// was to be shown. Ownership: values. Thread rule: pure.
+// was to be shown.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <span>

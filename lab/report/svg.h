@@ -1,5 +1,6 @@
 // Purpose: pictures of figures as inline SVG: lines with bands, points, bars with error bars. Colours are CSS
-// classes of the page (s0 to s9), so that they follow its light or dark scheme; no script. Ownership: values.
+// classes of the page (s0 to s9), so that they follow its light or dark scheme; no script.
+// Ownership: values.
 // Thread rule: pure.
 #pragma once
 

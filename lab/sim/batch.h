@@ -1,6 +1,6 @@
 // Purpose: thousands of worlds stepped together by worker threads, with contiguous float arrays in between.
-// Ownership: the batch owns worlds, arrays and threads; the pairs must outlive it. Thread rule: called from
-// one thread; the same results whatever the number of threads.
+// Ownership: the batch owns worlds, arrays and threads; the pairs must outlive it.
+// Thread rule: called from one thread; the same results whatever the number of threads.
 #pragma once
 
 #include <condition_variable>

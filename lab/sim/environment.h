@@ -1,4 +1,4 @@
-// Purpose: env.json, FLASH's E_j: what a node is, for sim/. And how to use the room:
+// Purpose: env.json, FLASH's E_j: what a node is, for lab/sim. And how to use the room:
 //
 //   pair.h    auto pair = Pair::make(application, environment, {.task = Task::ResourceLimits});
 //             pair->true_params()   the hidden parameters, normalised
@@ -14,7 +14,8 @@
 //             mean_reward(*pair, {}, policy)      yours, from the same starts and chance
 //
 // All is deterministic by seed, whatever the number of threads. docs/SIMULATOR.md has the equations.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

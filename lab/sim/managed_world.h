@@ -1,7 +1,8 @@
 // Purpose: flashd's own tick on a simulated target: ControlLoop with stages, seat, snapshot guard,
 // exploration and guards as in production, its collector and actuator being the node model. For what World
-// leaves out: who is in charge, and how that changes. Ownership: a ManagedWorld owns loop and world; the pair
-// must outlive it. Thread rule: one thread per ManagedWorld.
+// leaves out: who is in charge, and how that changes.
+// Ownership: a ManagedWorld owns loop and world; the pair must outlive it.
+// Thread rule: one thread per ManagedWorld.
 #pragma once
 
 #include <cstdint>

@@ -137,8 +137,8 @@ void neighbour(const NodeParameters& p, Random& random, NodeState& s) {
   }
 }
 
-/// Reclaim below the limit, thrashing below the hot set, OOM far below it. Returns after how much of slowdown
-/// the next tick runs.
+/// Reclaim below the limit, thrashing below the hot set, OOM far below it. Sets `s.slowdown`, which the next
+/// tick's requests feel.
 void memory(const NodeParameters& p, double limit, double most_in_system, NodeState& s, NodeTick& t) {
   const double live = most_in_system * p.per_request_bytes;
   s.heap_bytes = live > s.heap_bytes ? live : s.heap_bytes + kHeapRelease * (live - s.heap_bytes);

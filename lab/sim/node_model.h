@@ -1,7 +1,8 @@
 // Purpose: what one second does to a service on a node: a fluid queue over ten CFS periods with sampled
 // arrivals and work, quota throttling, memory reclaim, and the latency of the tick as an order statistic of a
-// mixture. docs/SIMULATOR.md has the equations and what is not modelled. Ownership: values, trivially copied
-// (the oracle looks ahead on copies). Thread rule: pure functions.
+// mixture. docs/SIMULATOR.md has the equations and what is not modelled.
+// Ownership: values, trivially copied (the oracle looks ahead on copies).
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: chance and elementary functions at the simulator's pace, the same on every machine: a draw is one
 // 64-bit word of core/random.h, so that streams stay aligned whatever the settings (common random numbers).
-// Ownership: none. Thread rule: pure functions.
+// Ownership: none.
+// Thread rule: pure functions.
 #pragma once
 
 #include <bit>

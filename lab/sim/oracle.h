@@ -1,6 +1,7 @@
 // Purpose: the limit against which every policy is scored: rolling-horizon search on copies of the world,
 // with the true parameters and the trace but other chance than the world's own; and the baselines below it.
-// Ownership: values. Thread rule: one oracle per thread; results depend on nothing but their arguments.
+// Ownership: values.
+// Thread rule: one oracle per thread; results depend on nothing but their arguments.
 #pragma once
 
 #include <array>
@@ -62,8 +63,9 @@ struct EvaluationOptions {
   OracleOptions oracle;
 };
 
-/// Where the chance of an episode comes from: fork(0) is the world's. Whoever is judged on it has the same,
-/// so that a score is of the policy and not of what the load happened to be; pairs of a pool do not share it.
+/// The random stream of an episode: fork(0) is the world's. All policies that are judged on the episode get
+/// the same stream, so that a score shows the policy and not what the load happened to be. Pairs of a pool do
+/// not share it.
 Random episode_random(const Pair& pair, std::uint64_t seed, int episode);
 
 /// Mean rewards per step.

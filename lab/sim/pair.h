@@ -1,6 +1,7 @@
 // Purpose: an (application, environment) pair of FLASH, prepared for simulation of one task: the node model's
 // constants, the rule, the knobs' ranges, the hidden parameters.
-// Ownership: a pair owns what it was made of; worlds keep a pointer to it. Thread rule: immutable once made.
+// Ownership: a pair owns what it was made of; worlds keep a pointer to it.
+// Thread rule: immutable once made.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // Purpose: the pools of (application, environment) pairs that models are pretrained on and judged by: drawn
-// by seed, or from files that somebody else wrote; the i-th application on the i-th environment. Ownership: a
-// Pool owns its pairs; their addresses do not change. Thread rule: immutable once made.
+// by seed, or from files that somebody else wrote; the i-th application on the i-th environment.
+// Ownership: a Pool owns its pairs; their addresses do not change.
+// Thread rule: immutable once made.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // Purpose: one simulated target in Gym's sense (AWARE 4.2: init, reset, step): the node model behind what
 // collectors would report, with the state, rewards, guards and fallbacks that flashd runs, in the order of
-// its tick. Ownership: a world owns its state; the pair it was reset with must outlive it. Thread rule: one
-// thread per world.
+// its tick.
+// Ownership: a world owns its state; the pair it was reset with must outlive it.
+// Thread rule: one thread per world.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // Purpose: app.json, one description of an application with three uses: `flash-workload serve` runs it,
 // `flash-workload load` drives it, lab/sim/ models it. AWARE 2.3 and 5.1 compose applications of segments.
-// Ownership: values. Thread rule: pure functions.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Purpose: `flash-workload calibrate`, what a unit of work costs on this machine: the profiles of segment.cc.
-// Ownership: none. Threads: the caller's.
+// Ownership: none.
+// Thread rule: the caller's.
 #pragma once
 
 #include <iosfwd>

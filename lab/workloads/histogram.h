@@ -1,5 +1,6 @@
 // Purpose: latency histogram with a bounded relative error and constant memory.
-// Ownership: a value type of about 10 KB. Threads: one writer; callers lock when several record.
+// Ownership: a value type of about 10 KB.
+// Thread rule: one writer; callers lock when several record.
 //
 // Log-linear: values below 64 ns have a bucket each; above, every octave [2^e, 2^(e+1)) is cut into 32 equal
 // buckets. A bucket is therefore at most 1/32 of its lower edge wide and its midpoint at most 1/64 (1.6 %)

@@ -1,6 +1,8 @@
 // Purpose: the part of HTTP/1.1 (RFC 9112) that the service and its load generator speak: bodiless GET
-// requests and answers to them, from any server. Ownership: HttpRequest has views into the caller's buffer;
-// the reader owns what it keeps of an answer's head. Threads: pure; a reader has one user.
+// requests and answers to them, from any server.
+// Ownership: HttpRequest has views into the caller's buffer; the reader owns what it keeps of an answer's
+// head.
+// Thread rule: pure; a reader has one user.
 #pragma once
 
 #include <cstddef>

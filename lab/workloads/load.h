@@ -1,5 +1,6 @@
 // Purpose: `flash-workload load`, an open-loop load generator over HTTP/1.1, for any server that speaks it.
-// Ownership: run owns its sockets. Threads: one.
+// Ownership: run owns its sockets.
+// Thread rule: one.
 //
 // Open loop: a trace fixes when each request is meant to be sent, whatever became of those before. Latency
 // counts from that moment, so that a stalled service is charged for all requests that had to wait (no

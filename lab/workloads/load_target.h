@@ -1,5 +1,7 @@
 // Purpose: what `flash-workload load` asks for: a URL, or the address of a `flash-workload serve`, whose path
-// is /work. Ownership: values. Threads: pure, but for resolve(), which may wait for the system's resolver.
+// is /work.
+// Ownership: values.
+// Thread rule: pure, but for resolve(), which may wait for the system's resolver.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Purpose: what serve shows on /metrics: its latency histogram as the Prometheus text format has it.
-// Ownership: none. Threads: pure.
+// Ownership: none.
+// Thread rule: pure.
 #pragma once
 
 #include <cstdint>

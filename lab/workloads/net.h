@@ -1,5 +1,6 @@
 // Purpose: addresses, stop signals and file descriptors for the programs of this room.
-// Ownership: UniqueFd closes. Threads: free functions without state.
+// Ownership: UniqueFd closes.
+// Thread rule: free functions without state.
 #pragma once
 
 #include <sys/socket.h>

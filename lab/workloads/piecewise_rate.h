@@ -1,5 +1,6 @@
 // Purpose: a rate that is constant in pieces and repeats, with its integral: bursts and recorded traces.
-// Ownership: values. Threads: const after construction.
+// Ownership: values.
+// Thread rule: const after construction.
 #pragma once
 
 #include <vector>

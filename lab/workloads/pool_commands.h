@@ -1,5 +1,6 @@
 // Purpose: `flash-workload generate` and `update`, pools of applications as files.
-// Ownership: none. Threads: the caller's.
+// Ownership: none.
+// Thread rule: the caller's.
 #pragma once
 
 #include <cstdint>

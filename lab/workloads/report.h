@@ -1,5 +1,7 @@
 // Purpose: what a run of load or spin did, per second and as a whole, as lines for people and JSON for
-// programs. Ownership: values. Threads: RunRecorder has one user at a time.
+// programs.
+// Ownership: values.
+// Thread rule: RunRecorder has one user at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Purpose: what a worker does for one request of an application, and the memory that the request holds.
-// Ownership: RequestWork borrows application and memory, which outlive it. Threads: one RequestWork per
-// worker.
+// Ownership: RequestWork borrows application and memory, which outlive it.
+// Thread rule: one RequestWork per worker.
 #pragma once
 
 #include <atomic>

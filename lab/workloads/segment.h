@@ -1,6 +1,7 @@
 // Purpose: the kinds of work a request can do; AWARE (2.3, 5.1) and FLASH (A.2) compose applications of 16
-// such segments. A new segment is a function in a segments_*.cc file and a row in segment.cc. Ownership: a
-// SegmentScratch belongs to one worker thread. Threads: run_unit uses its scratch only.
+// such segments. A new segment is a function in a segments_*.cc file and a row in segment.cc.
+// Ownership: a SegmentScratch belongs to one worker thread.
+// Thread rule: run_unit uses its scratch only.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // Purpose: `flash-workload serve`, an HTTP service whose GET /work does the work of an application's request.
-// Ownership: run_serve owns its sockets and threads and joins them. Threads: one for sockets, N workers, each
-// connection belongs to one of them at a time (EPOLLONESHOT).
+// Ownership: run_serve owns its sockets and threads and joins them.
+// Thread rule: one for sockets, N workers, each connection belongs to one of them at a time (EPOLLONESHOT).
 //
 // A request's latency is counted from the moment the kernel took its last byte (SO_TIMESTAMPNS): a service
 // stopped by its CPU quota cannot see requests arrive, and a clock started at read() would leave out just the

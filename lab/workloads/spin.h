@@ -1,6 +1,7 @@
 // Purpose: `flash-workload spin`, compute work without a server: threads that do units of work at a demanded
 // rate (open loop) or as fast as they can (closed loop), and say what they achieved by StatsD.
-// Ownership: run owns its threads and joins them. Threads: the caller's makes arrivals, N work.
+// Ownership: run owns its threads and joins them.
+// Thread rule: the caller's makes arrivals, N work.
 #pragma once
 
 #include <cstdint>

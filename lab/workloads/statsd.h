@@ -1,5 +1,6 @@
 // Purpose: sends request latencies and counts as DogStatsD datagrams to flashd or any other listener.
-// Ownership: StatsdEmitter owns its socket. Threads: every method may be called from any thread.
+// Ownership: StatsdEmitter owns its socket.
+// Thread rule: every method may be called from any thread.
 //
 // A listener is optional: sending never blocks, and a packet that nobody takes is counted and forgotten. A
 // listener that is only busy (net.unix.max_dgram_qlen is 10 packets by default) gets it with the next flush;

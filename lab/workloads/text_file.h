@@ -1,4 +1,6 @@
-// Purpose: whole text files, bounded. Ownership: none. Threads: free functions.
+// Purpose: whole text files, bounded.
+// Ownership: none.
+// Thread rule: free functions.
 #pragma once
 
 #include <cstddef>

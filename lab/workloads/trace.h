@@ -1,6 +1,6 @@
 // Purpose: a load trace (demanded requests per second over time) and the arrival times that follow from it.
-// Ownership: values; copies share what was read from a file. Threads: const after parse; chance comes from an
-// explicit seed.
+// Ownership: values; copies share what was read from a file.
+// Thread rule: const after parse; chance comes from an explicit seed.
 #pragma once
 
 #include <cstdint>

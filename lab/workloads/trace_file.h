@@ -1,6 +1,8 @@
 // Purpose: recorded loads as rates over time: the public Azure Functions traces of 2019 (invocations per
 // minute) and 2021 (single invocations), and series of counts in a column of a CSV file. Files of any size
-// are read a row at a time (core/csv.h). Ownership: values. Threads: pure. Errors name file and line.
+// are read a row at a time (core/csv.h).
+// Ownership: values.
+// Thread rule: pure. Errors name file and line.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Purpose: the memory that an application keeps: a hot part in use all the time and a cold part.
-// Ownership: maps and unmaps both. Threads: touch() may be called from any thread; hot() may be read
-// meanwhile, except for the first kTouchedBytes of each page.
+// Ownership: maps and unmaps both.
+// Thread rule: touch() may be called from any thread; hot() may be read meanwhile, except for the first
+// kTouchedBytes of each page.
 #pragma once
 
 #include <atomic>

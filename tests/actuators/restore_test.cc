@@ -157,7 +157,7 @@ TEST_F(Restore, NoDamageEndsWellWhileAKnobIsNotAtItsOriginal) {
     std::ifstream in(folder.path() + "/ledger", std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
-  // Three knobs, written several times, one of them given back and taken anew, one never confirmed.
+  // Three knobs, written several times, one of them given back and taken again, one never confirmed.
   std::string good;
   {
     Ledger ledger = open();

@@ -1,5 +1,7 @@
 // Purpose: a KnobDriver whose kernel is a map: tests set what is in force, what fails and what rounds, and
-// read the order of writes. Ownership: value. Thread rule: one thread.
+// read the order of writes.
+// Ownership: value.
+// Thread rule: one thread.
 #pragma once
 
 #include <cerrno>

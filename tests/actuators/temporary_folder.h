@@ -1,5 +1,6 @@
 // Purpose: a folder that goes with the test.
-// Ownership: owns the folder. Thread rule: one thread.
+// Ownership: owns the folder.
+// Thread rule: one thread.
 #pragma once
 
 #include <stdlib.h>

@@ -206,7 +206,7 @@ TEST(Agent, GoesBackToItsLastFiniteParametersWhenItDiverges) {
     EXPECT_FALSE(agent->learn_online(20).finite);
     EXPECT_EQ(parameters(), before);
     EXPECT_TRUE(agent->snapshot().validate(kind.spaces.state_dim, kind.spaces.action_dim));
-    EXPECT_TRUE(agent->learn_online(20).finite);  // its optimisers started anew
+    EXPECT_TRUE(agent->learn_online(20).finite);  // its optimisers started over
     EXPECT_NE(parameters(), before);
   }
 }

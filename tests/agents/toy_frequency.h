@@ -1,6 +1,7 @@
 // Purpose: a small cpu-frequency world for learning tests: a program with a share of stalls that no clock
 // speeds up, under a load that rises and falls, with the real state, reward, fallback and guards of policy/.
-// Ownership: a world owns its state. Thread rule: one thread. All randomness comes from the seed.
+// Ownership: a world owns its state.
+// Thread rule: one thread. All randomness comes from the seed.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Purpose: a small resource-limits world for learning tests: a service under a load that rises and falls,
 // with the real state, reward, fallback and guards of policy/. What a decision does shows one step later.
-// Ownership: a world owns its state. Thread rule: one thread. All randomness comes from the seed.
+// Ownership: a world owns its state.
+// Thread rule: one thread. All randomness comes from the seed.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// Purpose: runs flash-bench and reads its JSON. Ownership: none. Thread rule: one thread.
+// Purpose: runs flash-bench and reads its JSON.
+// Ownership: none.
+// Thread rule: one thread.
 #pragma once
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-// Purpose: what a decoder says of a message with one field changed. Ownership: values. Thread rule: pure.
+// Purpose: what a decoder says of a message with one field changed.
+// Ownership: values.
+// Thread rule: pure.
 #pragma once
 
 #include <string>

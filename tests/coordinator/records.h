@@ -1,4 +1,6 @@
-// Purpose: records for the coordinator's tests. Ownership: values. Thread rule: none needed.
+// Purpose: records for the coordinator's tests.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <string>

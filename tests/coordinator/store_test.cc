@@ -264,7 +264,7 @@ TEST_F(StoreTest, RecordsBeyondAGapAreKeptInBoundsAndOnesThatFillItAreAlwaysTake
   EXPECT_EQ(commit(all).watermarks.at(0).watermark.seq, 40u) << "contiguous ones are no gap";
 }
 
-// It used to be sent for ever, and nothing behind it.
+// It used to be sent forever, and nothing behind it.
 TEST_F(StoreTest, ARefusedRecordDoesNotHoldUpThoseBehindIt) {
   const auto pass = [&](const std::vector<Record>& records, const std::vector<PassedOver>& over) {
     std::vector<Arrived> arrived;

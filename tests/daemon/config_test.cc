@@ -406,7 +406,7 @@ TEST(Config, AMillionLinesAreRefused) {
                                     "configuration"));
 }
 
-// A count of lines that begins anew at each of them would not end within ctest's limit.
+// A count of lines that starts over at each of them would not end within ctest's limit.
 TEST(Config, AMillionEmptyLinesAreRefused) {
   EXPECT_THAT(parse("{" + std::string(1000000, '\n')).errors,
               ElementsAre(HasSubstr("flashd.json:1: the file ends too early (truncated?)")));

@@ -1,5 +1,7 @@
 // Purpose: the service over a socketpair, without a bus daemon: client and server ends live in this thread
-// and are processed in turn. Ownership: owns both ends and the world. Thread rule: one thread.
+// and are processed in turn.
+// Ownership: owns both ends and the world.
+// Thread rule: one thread.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // Purpose: flashd's end of the learner's socket with a scripted learner at the other, on a real socket and
-// made clocks. Ownership: a folder of its own, removed at the end. Thread rule: one thread.
+// made clocks.
+// Ownership: a folder of its own, removed at the end.
+// Thread rule: one thread.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
 // Purpose: a flashd under attack: the real program on a private bus, with a busy cgroup of its own to
-// control, and what root sees of it. Ownership: owns its processes, its cgroup and the bus. Thread rule: one
-// thread.
+// control, and what root sees of it.
+// Ownership: owns its processes, its cgroup and the bus.
+// Thread rule: one thread.
 #pragma once
 
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 // Purpose: a fleet as `flash-coordinator setup` leaves it (accounts, roles, TLS; a real nats-server,
-// flash-coordinator and flash-sync), and a neighbour in it that speaks NATS by itself. Ownership: as
-// FleetWorld's. Thread rule: one thread.
+// flash-coordinator and flash-sync), and a neighbour in it that speaks NATS by itself.
+// Ownership: as FleetWorld's.
+// Thread rule: one thread.
 #pragma once
 
 #include <arpa/inet.h>

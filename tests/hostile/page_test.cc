@@ -103,7 +103,7 @@ class Unprivileged {
 };
 
 /// Keeps `count` connections on which nothing but this was said, and says `drip` on each ten times a second;
-/// what is closed is opened anew.
+/// what is closed is opened again.
 void hold(std::uint16_t port, std::size_t count, const std::string& first, const std::string& drip,
           const std::function<int(std::uint16_t)>& open, int ready) {
   std::vector<int> fds(count, -1);
@@ -126,7 +126,7 @@ void hold(std::uint16_t port, std::size_t count, const std::string& first, const
 }
 
 // Before: 200 connections with half a request kept everybody from the page for 30 to 55 s, and where they
-// said a byte now and then, for ever.
+// said a byte now and then, forever.
 TEST_F(PageAttack, HalfRequestsKeepNobodyFromThePage) {
   struct Row {
     const char *what, *first, *drip;

@@ -198,7 +198,7 @@ class HostileStatsd : public testing::Test {
   fake::BusPtr root_;
 };
 
-// Before: rate 0, "good", for ever, after one datagram; frequency and limits went to their minimum.
+// Before: rate 0, "good", forever, after one datagram; frequency and limits went to their minimum.
 TEST_F(HostileStatsd, AStrangerThatSaysTheVictimHasNoRequestsIsNotBelieved) {
   start();
   {

@@ -1,6 +1,7 @@
 // Purpose: flashd's end of the learner's socket for tests: announces agents, keeps every step until it is
 // acknowledged, sends it again to whoever connects next, and notes what comes back.
-// Ownership: owns the socket. Thread rule: one thread; never blocks.
+// Ownership: owns the socket.
+// Thread rule: one thread; never blocks.
 #pragma once
 
 #include <gtest/gtest.h>

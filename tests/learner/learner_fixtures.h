@@ -1,4 +1,6 @@
-// Purpose: agents and steps for the tests of learner/. Ownership: values. Thread rule: none needed.
+// Purpose: agents and steps for the tests of learner/.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstdint>

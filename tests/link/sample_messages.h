@@ -1,4 +1,6 @@
-// Purpose: one filled-in message of each type. Ownership: values. Thread rule: pure functions.
+// Purpose: one filled-in message of each type.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,6 @@
-// Purpose: signed models for tests. Ownership: values. Thread rule: none needed.
+// Purpose: signed models for tests.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <string>

@@ -1,5 +1,7 @@
 // Purpose: a control loop over plain numbers: one target with a CPU limit of 1 core on a node of 4, one tick
-// per second, samples from a function. Ownership: values. Thread rule: one thread.
+// per second, samples from a function.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
-// Purpose: small policies for tests, made by hand. Ownership: values. Thread rule: pure functions.
+// Purpose: small policies for tests, made by hand.
+// Ownership: values.
+// Thread rule: pure functions.
 #pragma once
 
 #include <utility>

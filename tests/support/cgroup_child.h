@@ -1,4 +1,6 @@
-// Purpose: a process that works in cgroups of a test. Ownership: ends its process. Thread rule: one thread.
+// Purpose: a process that works in cgroups of a test.
+// Ownership: ends its process.
+// Thread rule: one thread.
 #pragma once
 
 #include <fcntl.h>

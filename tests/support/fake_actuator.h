@@ -1,6 +1,7 @@
 // Purpose: an Actuator and a Collector in memory, for tests of the control loop: knobs are plain numbers,
 // samples come from a function. Writes can be made to fail, knobs to vanish, others to write.
-// Ownership: values. Thread rule: one thread.
+// Ownership: values.
+// Thread rule: one thread.
 #pragma once
 
 #include <functional>

@@ -2,7 +2,8 @@
 // on it:
 //   FakeHost host{cgroup_v2({dir("app.slice", {file("memory.high", "1.5\n")})})};
 //   EXPECT_EQ(host.cgroup("/app.slice")->memory_limit().error().code(), std::errc::invalid_argument);
-// Ownership: FakeHost owns a temporary folder and removes it. Thread rule: one thread.
+// Ownership: FakeHost owns a temporary folder and removes it.
+// Thread rule: one thread.
 #pragma once
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-// Purpose: what D-Bus introspection data say of an interface, and how a man page writes it. Ownership:
-// values. Thread rule: none needed.
+// Purpose: what D-Bus introspection data say of an interface, and how a man page writes it.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <regex>

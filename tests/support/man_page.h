@@ -1,4 +1,6 @@
-// Purpose: which options a man page documents. Ownership: values. Thread rule: none needed.
+// Purpose: which options a man page documents.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
-// Purpose: a cgroup of a test on the running kernel. Ownership: removes it again. Thread rule: one thread.
+// Purpose: a cgroup of a test on the running kernel.
+// Ownership: removes it again.
+// Thread rule: one thread.
 #pragma once
 
 #include <gtest/gtest.h>

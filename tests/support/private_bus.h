@@ -1,6 +1,7 @@
 // Purpose: a dbus-daemon of our own with the rules of a system bus: calls are denied unless a policy allows
-// them, and the policy of org.flashd is the one that is shipped. Ownership: owns the daemon and its folder in
-// /tmp; ends and removes them. Thread rule: one thread.
+// them, and the policy of org.flashd is the one that is shipped.
+// Ownership: owns the daemon and its folder in /tmp; ends and removes them.
+// Thread rule: one thread.
 #pragma once
 
 #include <signal.h>

@@ -1,6 +1,7 @@
 // Purpose: a DbusService over a real ControlLoop with three agents on fake knobs: "web" (a container), "db"
-// (a unit) and CPUs 0-1, the last of which shares web's application. Ownership: owns loop and service,
-// borrows the bus. Thread rule: one thread.
+// (a unit) and CPUs 0-1, the last of which shares web's application.
+// Ownership: owns loop and service, borrows the bus.
+// Thread rule: one thread.
 #pragma once
 
 #include <systemd/sd-bus.h>

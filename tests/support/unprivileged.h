@@ -1,5 +1,6 @@
-// Purpose: what a test asks of code that runs without root's rights. Ownership: none. Thread rule: one
-// thread.
+// Purpose: what a test asks of code that runs without root's rights.
+// Ownership: none.
+// Thread rule: one thread.
 #pragma once
 
 #include <sys/wait.h>

@@ -1,5 +1,6 @@
-// Purpose: an HTTP server on loopback that answers each connection with the bytes it is told to. Ownership:
-// owns its socket and thread. Thread rule: set() from the test's thread.
+// Purpose: an HTTP server on loopback that answers each connection with the bytes it is told to.
+// Ownership: owns its socket and thread.
+// Thread rule: set() from the test's thread.
 #pragma once
 
 #include <arpa/inet.h>

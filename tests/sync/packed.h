@@ -1,5 +1,7 @@
 // Purpose: gzip for tests, without a library: text as it is in stored blocks, and a run of one byte packed as
-// tightly as the format allows. Ownership: values. Thread rule: none needed.
+// tightly as the format allows.
+// Ownership: values.
+// Thread rule: none needed.
 #pragma once
 
 #include <cstddef>

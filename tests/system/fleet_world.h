@@ -1,6 +1,7 @@
 // Purpose: a fleet on one machine for system tests: the real nats-server, flash-coordinator and flash-sync,
-// and a scripted flashd per node. Ownership: a FleetWorld owns its folder and the processes that it started;
-// they end with it. Thread rule: one thread.
+// and a scripted flashd per node.
+// Ownership: a FleetWorld owns its folder and the processes that it started; they end with it.
+// Thread rule: one thread.
 #pragma once
 
 #include <fcntl.h>

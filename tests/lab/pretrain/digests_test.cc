@@ -1,6 +1,6 @@
 // Behaviour that must not change unnoticed: digests of simulator runs of fixed seeds, under the rules, under flashd's own
 // tick, and with the packaged models. tests/lab/pretrain/digests.json has what they were; a change that is meant says so in
-// its commit and writes them anew:
+// its commit and writes them again:
 //   FLASH_ACCEPT_DIGESTS=1 build/release/bin/digests_test
 // Arithmetic of learned policies differs in its last bits from one instruction set to another, so their digests are kept
 // per kernel; on a processor whose kernels are not among them these tests are skipped.

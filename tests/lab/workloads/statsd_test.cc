@@ -118,7 +118,7 @@ TEST(StatsdEmitter, NeverWaitsForAListenerThatDoesNotRead) {
   Listener listener;
   const auto emitter = emitter_to(listener.path());
   for (int i = 0; i < 100'000; ++i) {
-    emitter->record(microseconds(i));  // would hang here for ever if it blocked
+    emitter->record(microseconds(i));  // would hang here forever if it blocked
   }
   EXPECT_GT(emitter->totals().packets_dropped, 0U);
 }
