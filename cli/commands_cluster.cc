@@ -1,6 +1,7 @@
 #include <cctype>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/agents.h"
@@ -78,9 +79,10 @@ json row_json(const json& r, bool agents) {
     j["agents"] = r[6];
     j["serving"] = r[7];
   }
-  j["reward"] = number_json(r[8]);
-  j["fallback"] = number_json(r[9]);
+  j["reward_mean"] = number_json(r[8]);
+  j["reward_fallback"] = number_json(r[9]);
   j["time"] = time_json(r[10].get<std::uint64_t>());
+  j["time_us"] = r[10];
   return j;
 }
 
@@ -100,20 +102,24 @@ json all_rows(BusClient& bus, const std::string& what, const std::string& text) 
 }
 
 std::vector<std::vector<Cell>> fleet_rows(const json& rows, bool agents) {
-  const std::vector<std::string> keys =
-      agents ? std::vector<std::string>{"node",  "target", "application", "task",
-                                        "stage", "reward", "fallback",    "time"}
-             : std::vector<std::string>{"node", "pool", "agents", "serving", "reward", "fallback", "time"};
+  using Column = std::pair<std::string, std::string>;  // title, key
+  const Column reward{"reward", "reward_mean"}, fallback{"fallback", "reward_fallback"};
+  const auto same = [](const char* key) { return Column{key, key}; };
+  const std::vector<Column> columns =
+      agents ? std::vector<Column>{same("node"), same("target"), same("application"),
+                                   same("task"), same("stage"),  reward,
+                                   fallback,     same("time")}
+             : std::vector<Column>{same("node"), same("pool"), same("agents"), same("serving"),
+                                   reward,       fallback,     same("time")};
   std::vector<std::vector<Cell>> out(1);
-  for (std::string title : keys) {
+  for (auto [title, key] : columns) {
     for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     out[0].push_back({title, Colour::Bold});
   }
   for (const json& row : rows) {
     std::vector<Cell> cells;
-    for (const std::string& key : keys)
-      cells.push_back(
-          {key == "reward" || key == "fallback" ? number_text(number_of(row[key])) : text_of(row[key])});
+    for (const auto& [title, key] : columns)
+      cells.push_back({key.starts_with("reward_") ? number_text(number_of(row[key])) : text_of(row[key])});
     out.push_back(std::move(cells));
   }
   return out;

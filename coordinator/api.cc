@@ -72,8 +72,8 @@ json agent_json(const FleetAgent& a) {
           {"application", e.application},
           {"rule", e.rule},
           {"stage", to_string(e.stage)},
-          {"reward", number(reward_of(a))},
-          {"fallback", number(fallback_of(a))},
+          {"reward_mean", number(reward_of(a))},
+          {"reward_fallback", number(fallback_of(a))},
           {"model", e.model},
           {"model_version", e.model_version},
           {"episode", e.episode},
@@ -125,8 +125,8 @@ json node_json(const NodeView& n) {
           {"state", n.state},
           {"agents", n.agents},
           {"stages", stages_json(n.stages)},
-          {"reward", number(n.reward)},
-          {"fallback", number(n.fallback)},
+          {"reward_mean", number(n.reward)},
+          {"reward_fallback", number(n.fallback)},
           {"records", n.records},
           {"lag", n.lag},
           {"time_us", n.latest_us}};
@@ -203,8 +203,8 @@ std::string fleet_answer(const FleetView& view) {
                   {"node_states", states},
                   {"agents", view.agents().size()},
                   {"tasks", tasks},
-                  {"reward", number(s.reward.value())},
-                  {"fallback", number(s.fallback.value())},
+                  {"reward_mean", number(s.reward.value())},
+                  {"reward_fallback", number(s.fallback.value())},
                   {"applications", names_json(s.applications)},
                   {"pools", names_json(s.pools)}});
 }
@@ -262,8 +262,8 @@ std::string curves_answer(const FleetView& view, const CurvesQuery& query) {
                   {"range", to_string(query.range)},
                   {"width_s", width},
                   {"time_s", std::move(times)},
-                  {"reward", std::move(reward)},
-                  {"fallback", std::move(fallback)},
+                  {"reward_mean", std::move(reward)},
+                  {"reward_fallback", std::move(fallback)},
                   {"episodes", std::move(by_stage)}});
 }
 

@@ -26,7 +26,7 @@ json json_of(const FleetAgent& a) {
       {"episode", e.episode},
       {"steps", e.steps},
       {"reward_mean", e.rewards > 0 ? json(e.reward_mean) : json()},
-      {"fallback_reward", e.fallback_rewards > 0 ? json(e.fallback_reward) : json()},
+      {"reward_fallback", e.fallback_rewards > 0 ? json(e.fallback_reward) : json()},
       {"gain", e.rewards > 0 && e.fallback_rewards > 0 ? json(e.reward_mean - e.fallback_reward) : json()},
       {"model_version", e.model_version},
       {"model", e.model},

@@ -160,29 +160,29 @@ export class RewardChart extends TimeChart {
   name = 'Reward against the fallback';
 
   hasData() {
-    return [...this.data.reward, ...this.data.fallback].some((v) => v !== null);
+    return [...this.data.reward_mean, ...this.data.reward_fallback].some((v) => v !== null);
   }
 
   factsAt(i) {
-    const {reward, fallback, episodes} = this.data;
+    const {reward_mean: reward, reward_fallback: fallback, episodes} = this.data;
     return [['agents', number(reward[i])], ['fallback', number(fallback[i])],
             ['episodes', String(kStages.reduce((sum, s) => sum + episodes[s][i], 0))]];
   }
 
   words() {
-    return `${this.name}. Latest: agents ${number(latest(this.data.reward))}, fallback ${number(latest(this.data.fallback))}. Arrow keys step through time.`;
+    return `${this.name}. Latest: agents ${number(latest(this.data.reward_mean))}, fallback ${number(latest(this.data.reward_fallback))}. Arrow keys step through time.`;
   }
 
   marks() {
-    const all = [...this.data.reward, ...this.data.fallback].filter((v) => v !== null);
+    const all = [...this.data.reward_mean, ...this.data.reward_fallback].filter((v) => v !== null);
     let least = Math.min(...all), most = Math.max(...all);
     const room = Math.max((most - least) * 0.08, 1e-3 * Math.max(1, Math.abs(most)));
     least -= room;
     most += room;
     const {y, marks} = this.axes(least, most, false);
-    for (const name of ['fallback', 'reward']) {
+    for (const [name, values] of [['fallback', this.data.reward_fallback], ['reward', this.data.reward_mean]]) {
       let path = '', before = -Infinity;
-      this.data[name].forEach((v, i) => {
+      values.forEach((v, i) => {
         if (v === null) return;
         path += `${i - before <= this.gap ? 'L' : 'M'}${this.x(i).toFixed(1)} ${y(v).toFixed(1)}`;
         before = i;
@@ -421,8 +421,8 @@ export class EmbeddingMap {
     if (!p) return hideTip();
     const [x, y] = this.place()(p);
     const box = this.canvas.getBoundingClientRect();
-    const facts = [['node', p.node], ['application', p.application || '-'], ['stage', p.stage], ['reward', number(p.reward)],
-                   ['fallback', number(p.fallback)], ['model', p.model_version ? 'v' + p.model_version : '-']];
+    const facts = [['node', p.node], ['application', p.application || '-'], ['stage', p.stage], ['reward', number(p.reward_mean)],
+                   ['fallback', number(p.reward_fallback)], ['model', p.model_version ? 'v' + p.model_version : '-']];
     showTip(box.left + x, box.top + y, p.target || p.agent, facts);
     if (loud) this.say((p.target || p.agent) + ': ' + facts.map((f) => f.join(' ')).join(', '));
   }

@@ -128,9 +128,9 @@ function showFleet(f) {
   const words = stages.filter(([, n]) => n > 0).map(([s, n]) => `${count(n)} ${s}`).join(', ');
   byId('stage-words').textContent = words;
   byId('stage-bar').setAttribute('aria-label', 'Agents by stage: ' + words);
-  const gain = f.reward !== null && f.fallback !== null ? f.reward - f.fallback : null;
+  const gain = f.reward_mean !== null && f.reward_fallback !== null ? f.reward_mean - f.reward_fallback : null;
   byId('gain').textContent = gain === null ? '-' : (gain >= 0 ? '+' : '') + number(gain);
-  byId('gain-words').textContent = `agents ${number(f.reward)}, fallback ${number(f.fallback)} per step`;
+  byId('gain-words').textContent = `agents ${number(f.reward_mean)}, fallback ${number(f.reward_fallback)} per step`;
   byId('record-count').textContent = count(f.records);
   byId('record-words').textContent = `${count(f.duplicates)} came more than once, ${count(f.refused)} refused`;
   const names = f.applications.filter((a) => a.name !== '').map((a) => [a.name, `${a.name} (${a.agents})`]);
@@ -159,12 +159,12 @@ function ago(timeUs) {
   return s < 90 ? `${Math.max(0, s)} s ago` : s < 5400 ? `${Math.round(s / 60)} min ago` : s < 129600 ? `${Math.round(s / 3600)} h ago` : `${Math.round(s / 86400)} d ago`;
 }
 
-const gainOf = (row) => row.reward === null || row.fallback === null ? null : row.reward - row.fallback;
+const gainOf = (row) => row.reward_mean === null || row.reward_fallback === null ? null : row.reward_mean - row.reward_fallback;
 const signed = (v) => v === null ? '-' : (v >= 0 ? '+' : '') + number(v);
 const gainKind = (row) => { const g = gainOf(row); return g === null ? '' : g >= 0 ? 'good' : 'bad'; };
 const rewardColumns = [
-  {key: 'reward', title: 'Reward', number: true, text: (r) => number(r.reward)},
-  {key: 'fallback', title: 'Fallback', number: true, text: (r) => number(r.fallback)},
+  {key: 'reward', title: 'Reward', number: true, text: (r) => number(r.reward_mean)},
+  {key: 'fallback', title: 'Fallback', number: true, text: (r) => number(r.reward_fallback)},
   {key: 'gain', title: 'Gain', number: true, text: (r) => signed(gainOf(r)), kind: gainKind},
 ];
 

@@ -146,8 +146,8 @@ TEST_F(FlashctlClusterTest, ListsTheFleetPageByPage) {
   EXPECT_EQ(agents[3].at("node"), "n50");
   EXPECT_EQ(agents[0].at("target"), "web");
   EXPECT_EQ(agents[0].at("application"), "shop");  // what was asked for
-  EXPECT_EQ(agents[0].at("reward"), 0.5);
-  EXPECT_EQ(agents[0].at("fallback"), json());
+  EXPECT_EQ(agents[0].at("reward_mean"), 0.5);
+  EXPECT_EQ(agents[0].at("reward_fallback"), json());
   EXPECT_THAT(flashctl("cluster agents"), HasSubstr("STAGE"));
   const std::string nodes = flashctl("cluster nodes");
   EXPECT_THAT(nodes, HasSubstr("SERVING"));

@@ -36,7 +36,7 @@ TEST(Fleet, EveryNodeHasItsRunsAndAgents) {
   EXPECT_EQ(agent["agent"], "resource-limits:/web");
   EXPECT_EQ(agent["stage"], "serving");
   EXPECT_EQ(agent["reward_mean"], 0.5);
-  EXPECT_EQ(agent["fallback_reward"], 0.25);
+  EXPECT_EQ(agent["reward_fallback"], 0.25);
   EXPECT_EQ(agent["embedding"].size(), 2u);
 }
 

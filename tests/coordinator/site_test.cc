@@ -91,8 +91,8 @@ TEST_F(Site, TheFleetIsCounted) {
   EXPECT_EQ(fleet["node_states"], (json{{"dead", 1}, {"alive", 1}, {"unknown", 1}}));
   EXPECT_EQ(fleet["tasks"]["resource-limits"]["serving"], 2);
   EXPECT_EQ(fleet["applications"][0], (json{{"name", "shop"}, {"agents", 3}}));
-  EXPECT_NEAR(fleet["reward"], 0.7, 1e-9);
-  EXPECT_EQ(fleet["fallback"], 0.25);
+  EXPECT_NEAR(fleet["reward_mean"], 0.7, 1e-9);
+  EXPECT_EQ(fleet["reward_fallback"], 0.25);
 }
 
 TEST_F(Site, AgentsAreFilteredSortedAndPaged) {
@@ -111,7 +111,7 @@ TEST_F(Site, AgentsAreFilteredSortedAndPaged) {
   EXPECT_THAT(column(page, "target"), ElementsAre("/a", "/a"));
   EXPECT_THAT(column(page, "node"), ElementsAre("n1", "n2"));
   EXPECT_TRUE(answer("/api/v1/agents?offset=9")["rows"].empty());
-  EXPECT_EQ(answer("/api/v1/agents?node=n2&sort=-reward")["rows"][1]["reward"], json());
+  EXPECT_EQ(answer("/api/v1/agents?node=n2&sort=-reward")["rows"][1]["reward_mean"], json());
 }
 
 TEST_F(Site, AgentsComeByNodeThenByNameUnlessAskedOtherwise) {
@@ -129,7 +129,7 @@ TEST_F(Site, ANodeSaysWhatIsNotCovered) {
   EXPECT_EQ(node["lag"], 3);
   EXPECT_EQ(node["agents"]["total"], 2);
   EXPECT_EQ(node["records"], 2);
-  EXPECT_NEAR(node["reward"], 0.6, 1e-9);
+  EXPECT_NEAR(node["reward_mean"], 0.6, 1e-9);
   EXPECT_EQ(get("/api/v1/nodes/n9").status, 404u);
   EXPECT_THAT(column(answer("/api/v1/nodes?q=N1"), "node"), ElementsAre("n1"));
 }
@@ -139,13 +139,13 @@ TEST_F(Site, CurvesFollowWhatComes) {
   json curves = answer("/api/v1/curves");
   EXPECT_EQ(curves["time_s"].size(), 60u);
   EXPECT_EQ(curves["time_s"].back(), 960);
-  EXPECT_EQ(curves["reward"][58], json());
-  EXPECT_EQ(curves["reward"].back(), 0.5);
-  EXPECT_EQ(curves["fallback"].back(), 0.25);
+  EXPECT_EQ(curves["reward_mean"][58], json());
+  EXPECT_EQ(curves["reward_mean"].back(), 0.5);
+  EXPECT_EQ(curves["reward_fallback"].back(), 0.25);
   EXPECT_EQ(curves["episodes"]["serving"].back(), 1);
   stored({of("n1", 2, "/a", 0.7), of("n1", 3, "/a", 0.9)});
   curves = answer("/api/v1/curves?application=shop");
-  EXPECT_NEAR(curves["reward"].back(), 0.7, 1e-9);
+  EXPECT_NEAR(curves["reward_mean"].back(), 0.7, 1e-9);
   EXPECT_EQ(get("/api/v1/curves?range=year").status, 400u);
 }
 
