@@ -42,7 +42,7 @@ TEST_F(MetaBench, RcsPrintsEveryMethodWithItsInterval) {
         EXPECT_LE(r["lo"], r["mean"]);
         EXPECT_GE(r["hi"], r["mean"]);
       }
-  EXPECT_LT(run.json["mape"]["imitation"]["3"]["mean"], run.json["mape"]["persistence"]["3"]["mean"]);
+  EXPECT_LT(run.json["mape"]["curve_model"]["3"]["mean"], run.json["mape"]["persistence"]["3"]["mean"]);
 }
 
 TEST_F(MetaBench, RcsIsTheSameWithTheSameSeed) {
@@ -63,8 +63,8 @@ TEST_F(MetaBench, RcsSaysNothingOfMoreKnownRunsThanThereAre) {
   out.close();
   const auto run = run_bench("rcs --dataset " + folder() + " --repeats 2 --curves-only --json");
   ASSERT_EQ(run.status, 0) << run.text;
-  EXPECT_TRUE(run.json["mape"]["imitation"].contains("2"));
-  EXPECT_FALSE(run.json["mape"]["imitation"].contains("3"));
+  EXPECT_TRUE(run.json["mape"]["curve_model"].contains("2"));
+  EXPECT_FALSE(run.json["mape"]["curve_model"].contains("3"));
   EXPECT_EQ(run_bench("rcs --dataset " + folder() + " --repeats 2 --curves-only").status, 0);
 }
 
