@@ -85,9 +85,9 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
   std::vector<const Pair*> tried_on;
   for (const Trial& t : trials) tried_on.push_back(t.pair);
   const std::vector<PolicySnapshot> imitation =
-      snapshots_after_one_episode(model.policy(), tried_on, o.seed + 19, o.threads);
+      one_shot_snapshots(model.policy(), tried_on, o.seed + 19, o.threads);
   const std::vector<PolicySnapshot> shared =
-      snapshots_after_one_episode(without.policy(), tried_on, o.seed + 19, o.threads);
+      one_shot_snapshots(without.policy(), tried_on, o.seed + 19, o.threads);
   in_parallel(trials.size(), o.threads, "characterize: trying", [&](std::size_t i) {
     Trial& t = trials[i];
     const std::uint64_t seed = o.seed + 23;

@@ -206,9 +206,8 @@ EpisodeStats tried(const PolicySnapshot& snapshot, const Pair& pair, int episode
   });
 }
 
-std::vector<PolicySnapshot> snapshots_after_one_episode(const SharedPolicy& policy,
-                                                        std::span<const Pair* const> pairs,
-                                                        std::uint64_t seed, int threads) {
+std::vector<PolicySnapshot> one_shot_snapshots(const SharedPolicy& policy, std::span<const Pair* const> pairs,
+                                               std::uint64_t seed, int threads) {
   EpisodeOptions first;
   first.seed = seed;
   first.threads = threads;

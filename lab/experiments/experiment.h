@@ -101,9 +101,8 @@ EpisodeStats mean_lived(const Pair& pair, int episodes, std::uint64_t seed,
 EpisodeStats tried(const PolicySnapshot& policy, const Pair& pair, int episodes, std::uint64_t seed);
 
 /// What the shared policy is on each pair after one episode under the rules.
-std::vector<PolicySnapshot> snapshots_after_one_episode(const SharedPolicy& policy,
-                                                        std::span<const Pair* const> pairs,
-                                                        std::uint64_t seed, int threads);
+std::vector<PolicySnapshot> one_shot_snapshots(const SharedPolicy& policy, std::span<const Pair* const> pairs,
+                                               std::uint64_t seed, int threads);
 
 /// "task", "seed", "pairs", "threads", "quick": what every result begins with.
 nlohmann::ordered_json heading(const ExperimentOptions& options, const char* name, std::size_t pairs);

@@ -30,7 +30,7 @@ double episodes_to(const AdaptationCurve& curve, double reference) {
 std::vector<std::vector<float>> embeddings(const SharedPolicy& policy, std::span<const Pair* const> pairs,
                                            std::uint64_t seed, int threads) {
   std::vector<std::vector<float>> out;
-  for (PolicySnapshot& s : snapshots_after_one_episode(policy, pairs, seed, threads))
+  for (PolicySnapshot& s : one_shot_snapshots(policy, pairs, seed, threads))
     out.push_back(std::move(s.embedding));
   return out;
 }

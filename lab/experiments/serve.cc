@@ -52,7 +52,7 @@ struct Detector {
 std::size_t best_reference(const Pair& pair, const PolicySnapshot& retrained, const SharedPolicy& shared,
                            std::uint64_t seed) {
   const Pair* one = &pair;
-  const PolicySnapshot of_shared = snapshots_after_one_episode(shared, {&one, 1}, seed, 1).front();
+  const PolicySnapshot of_shared = one_shot_snapshots(shared, {&one, 1}, seed, 1).front();
   const std::array<double, kReferences.size()> rewards = {
       mean_lived(pair, kTried, seed, [](World& w) { w.step_fallback(); }).reward,
       tried(retrained, pair, kTried, seed).reward, tried(of_shared, pair, kTried, seed).reward};

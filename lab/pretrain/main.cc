@@ -183,7 +183,7 @@ Result<PolicyModel> policy_model(const Options& o, const Pool& pool, const Share
     FLASH_TRY(others, varied(pool, o.pool.seed));
   }
   for (const Pair& p : others.pairs) pairs.push_back(&p);
-  FLASH_TRY(SeenEmbeddings seen, SeenEmbeddings::create(Scoring::embeddings_after_one_episode(
+  FLASH_TRY(SeenEmbeddings seen, SeenEmbeddings::create(Scoring::one_shot_embeddings(
                                      pairs, policy, {1, o.pool.seed + 2, o.imitation.threads})));
   std::vector<std::string> names;
   for (const StateEntry& entry : state_entries(o.pool.task)) names.emplace_back(entry.name);
@@ -299,7 +299,7 @@ int run(const Options& o) {
       std::vector<const Pair*> pairs;
       for (const Pair& p : others->pairs) pairs.push_back(&p);
       std::size_t unfamiliar = 0;
-      for (const auto& e : Scoring::embeddings_after_one_episode(pairs, *learned->imitation, scoring_options))
+      for (const auto& e : Scoring::one_shot_embeddings(pairs, *learned->imitation, scoring_options))
         unfamiliar += model->seen.nearest(e).out_of_distribution ? 1 : 0;
       out["unseen"]["gain_of_a_pair"] = {
           {"mean", model->gain.mean}, {"lower", model->gain.lower}, {"upper", model->gain.upper}};

@@ -130,16 +130,16 @@ Scored Scoring::one_shot(const std::string& name, const SharedPolicy& policy) co
         contexts.insert(contexts.end(), p->true_params().begin(), p->true_params().end());
       break;
     case Conditioning::Embedding:
-      for (const auto& e : embeddings_after_one_episode(pairs_, policy, options_))
+      for (const auto& e : one_shot_embeddings(pairs_, policy, options_))
         contexts.insert(contexts.end(), e.begin(), e.end());
       break;
   }
   return scored(name, policy, contexts);
 }
 
-std::vector<std::vector<float>> Scoring::embeddings_after_one_episode(std::span<const Pair* const> pairs,
-                                                                      const SharedPolicy& policy,
-                                                                      const ScoringOptions& options) {
+std::vector<std::vector<float>> Scoring::one_shot_embeddings(std::span<const Pair* const> pairs,
+                                                             const SharedPolicy& policy,
+                                                             const ScoringOptions& options) {
   EpisodeOptions o;
   o.offset_s = kOffset / 2;
   o.seed = options.seed + 1;

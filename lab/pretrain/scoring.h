@@ -54,9 +54,9 @@ class Scoring {
 
   /// What a node knows of each pair after one episode under the rule-based controller, as the policy embeds
   /// it: [pairs][embedding]. Of a pool that was learned from: what SeenEmbeddings are made of.
-  static std::vector<std::vector<float>> embeddings_after_one_episode(std::span<const Pair* const> pairs,
-                                                                      const SharedPolicy& policy,
-                                                                      const ScoringOptions& options);
+  static std::vector<std::vector<float>> one_shot_embeddings(std::span<const Pair* const> pairs,
+                                                             const SharedPolicy& policy,
+                                                             const ScoringOptions& options);
 
  private:
   Scored scored(const std::string& name, const SharedPolicy& policy, std::span<const float> contexts) const;
