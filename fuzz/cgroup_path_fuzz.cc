@@ -37,6 +37,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   target.cgroup = target.unit = line;
   NearMiss near;
   near.consider(rule, target, work);
-  for (const unsigned char c : near.words()) FUZZ_REQUIRE(c >= ' ' && c <= '~');
+  for (const unsigned char c : near.explain()) FUZZ_REQUIRE(c >= ' ' && c <= '~');
   return 0;
 }
