@@ -34,7 +34,7 @@ class MetaBench : public testing::Test {
 TEST_F(MetaBench, RcsPrintsEveryMethodWithItsInterval) {
   const auto run = run_bench("rcs --dataset " + folder() + " --repeats 2 --epochs 2 --threads 1 --json");
   ASSERT_EQ(run.status, 0) << run.text;
-  for (const char* method : {"vanilla", "flash", "imitation", "vanilla_raw", "persistence"})
+  for (const char* method : {"vanilla", "flash", "curve_model", "vanilla_raw", "persistence"})
     for (const char* known : {"1", "2", "3"})
       for (const char* runs : {"mape", "mape_chosen"}) {
         const auto& r = run.json[runs][method][known];
