@@ -39,7 +39,7 @@ Result<void> check(const AgentSpaces& spaces, const AgentOptions& o) {
 using Learner = OnlineLearner;
 
 Result<Learner> make_learner(const AgentSpaces& s, const AgentOptions& o, Random& random) {
-  if (s.task == Task::ResourceLimits) {
+  if (action_form(s.task) == ActionForm::Continuous) {
     DdpgOptions d;
     d.discount = o.discount;
     return Learner(make_ddpg(s.state_dim, s.action_dim, d, random));
@@ -98,7 +98,7 @@ struct Agent::Impl {
   Impl(const AgentSpaces& s, const AgentOptions& o, Random r, Learner l)
       : spaces(s),
         options(o),
-        replay(s.state_dim, s.task == Task::CpuFrequency ? 1 : s.action_dim,
+        replay(s.state_dim, action_form(s.task) == ActionForm::Discrete ? 1 : s.action_dim,
                static_cast<std::size_t>(o.replay_steps)),
         scaling(unscaled(s.state_dim, o.discount)),
         random(r),
@@ -187,7 +187,7 @@ Result<std::unique_ptr<Agent>> Agent::create(const AgentSpaces& spaces, const Ag
 
 Result<void> Agent::add(const Transition& t) {
   const AgentSpaces& s = impl_->spaces;
-  const bool levels = s.task == Task::CpuFrequency;
+  const bool levels = action_form(s.task) == ActionForm::Discrete;
   const auto sane = [](const std::vector<float>& v) {
     return std::all_of(v.begin(), v.end(), [](float x) { return std::abs(x) <= 1e6F; });
   };
@@ -268,14 +268,14 @@ PolicySnapshot Agent::snapshot() const {
   PolicySnapshot p;
   p.task = impl_->spaces.task;
   const bool by_offline = impl_->offline.in_seat() && impl_->online_updates == 0;
-  p.algorithm =
-      by_offline ? impl_->offline.algorithm(p.task == Task::CpuFrequency) : algorithm(impl_->learner);
+  p.algorithm = by_offline ? impl_->offline.algorithm(action_form(p.task) == ActionForm::Discrete)
+                           : algorithm(impl_->learner);
   p.mean = impl_->scaling.mean;
   p.scale = impl_->scaling.scale;
   p.value_offset = static_cast<float>(impl_->scaling.value_offset());
   p.value_scale = static_cast<float>(impl_->scaling.value_scale());
   // Table 8: sigma 0.2, here falling; Table 10 explores by epsilon. flashd's own budget caps both.
-  if (p.task == Task::ResourceLimits)
+  if (action_form(p.task) == ActionForm::Continuous)
     p.exploration.sigma = schedule(0.2, 0.05, impl_->own_steps);
   else
     p.exploration.epsilon = schedule(0.2, 0.05, impl_->own_steps);

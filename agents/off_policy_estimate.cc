@@ -191,7 +191,7 @@ OffPolicyEstimate off_policy_estimate(const Replay& replay, const PolicySnapshot
   const CompiledNetwork actor(snapshot.actor, snapshot.mean, snapshot.scale, snapshot.embedding);
   EvaluatorScratch scratch;
   actor.prepare(scratch);
-  const bool frequency = snapshot.task == Task::CpuFrequency;
+  const bool frequency = action_form(snapshot.task) == ActionForm::Discrete;
   const int levels = frequency ? actor.outputs() : 0;
   return off_policy_estimate(
       replay, levels,

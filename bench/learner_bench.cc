@@ -34,7 +34,7 @@ std::vector<float> numbers(Random& random, int n) {
 /// A chain of states; the fallback and the policy take turns, so that all algorithms have what they need.
 Result<void> fill(Agent& agent, const AgentSpaces& spaces, Random& random) {
   const auto action = [&] {
-    if (spaces.task == Task::ResourceLimits) return numbers(random, spaces.action_dim);
+    if (action_form(spaces.task) == ActionForm::Continuous) return numbers(random, spaces.action_dim);
     return std::vector<float>{
         static_cast<float>(random.below(static_cast<std::uint64_t>(spaces.action_dim)))};
   };

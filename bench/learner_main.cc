@@ -15,6 +15,7 @@
 #include "core/json.h"
 #include "core/network_kernels.h"
 #include "policy/observation_space.h"
+#include "policy/tasks/cpu_frequency.h"
 
 namespace flash::bench {
 namespace {

@@ -130,7 +130,7 @@ class FakeDaemon {
     return v;
   }
   std::vector<float> action(const link::Announce& a) {
-    if (a.task == Task::ResourceLimits) return numbers(static_cast<int>(a.action_dim));
+    if (action_form(a.task) == ActionForm::Continuous) return numbers(static_cast<int>(a.action_dim));
     return {static_cast<float>(random_.below(a.action_dim))};
   }
   bool behind() const {

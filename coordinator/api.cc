@@ -173,7 +173,7 @@ struct Summary {
 
 Summary summary_of(const FleetView& view) {
   Summary s;
-  for (const Task t : {Task::ResourceLimits, Task::CpuFrequency}) s.tasks[t] = {};
+  for (const Task t : known_tasks()) s.tasks[t] = {};
   for (const FleetAgent& a : view.agents()) {
     ++s.applications[a.latest.application];
     ++s.pools[a.pool];

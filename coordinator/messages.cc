@@ -167,7 +167,7 @@ Result<link::NearestQuestion> decode_nearest_question(std::string_view bytes) {
   link::NearestQuestion m;
   Fields f = fields_of(j);
   f.get("agent", m.agent);
-  f.get_enum("task", m.task, link::cbor::kTasks, "a task");
+  f.get_enum("task", m.task, known_tasks(), "a task");
   f.get("model", m.model);
   f.get("embedding", m.embedding);
   FLASH_CHECK(f.done({"v", "t", "agent", "task", "model", "embedding"}));

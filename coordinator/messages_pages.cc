@@ -72,7 +72,7 @@ Result<void> read(const json& map, const std::string& path, FleetRow& row) {
   f.get("pool", row.pool);
   f.get("target", row.target);
   f.get("application", row.application);
-  f.get_enum("task", row.task, link::cbor::kTasks, "a task");
+  f.get_enum("task", row.task, known_tasks(), "a task");
   f.get_enum("stage", row.stage, link::cbor::kStages, "a stage");
   f.get("agents", row.agents);
   f.get("serving", row.serving);

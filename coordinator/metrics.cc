@@ -53,7 +53,7 @@ Family agents_family(const FleetView& view) {
            {"task", "stage"},
            {},
            {}};
-  for (const Task t : {Task::ResourceLimits, Task::CpuFrequency})
+  for (const Task t : known_tasks())
     for (const Stage s : {Stage::Initialized, Stage::Offline, Stage::Online, Stage::Serving}) {
       f.label_values.emplace_back(to_string(t));
       f.label_values.emplace_back(to_string(s));
@@ -71,7 +71,7 @@ Family rewards_family(const FleetView& view) {
            {"task", "of"},
            {},
            {}};
-  for (const Task t : {Task::ResourceLimits, Task::CpuFrequency})
+  for (const Task t : known_tasks())
     for (const bool fallback : {false, true}) {
       double sum = 0, count = 0;
       for (const FleetAgent& a : view.agents()) {

@@ -1,11 +1,22 @@
 #include <algorithm>
 
 #include "coordinator/store_impl.h"
+#include "core/printable.h"
 
 namespace flash::coordinator {
 
 using link::sqlite::Database;
 using link::sqlite::Query;
+
+namespace {
+
+Result<Task> known_task(const std::string& name) {
+  if (const auto task = task_from_name(name)) return *task;
+  return Error(std::errc::bad_message, "the store has an agent of task '" + printable_line(name) +
+                                           "', which this version does not know");
+}
+
+}  // namespace
 
 Result<StoreCounts> Store::counts() const {
   FLASH_TRY(Query q,
@@ -34,7 +45,7 @@ Result<std::vector<FleetAgent>> Store::Impl::agents(std::string_view which, std:
     if (q.integer(21) != 0) a.drift = q.real(22);
     link::Episode& e = a.latest;
     e.agent = q.text(2);
-    e.task = task_from_name(q.text(3)).value_or(Task::ResourceLimits);
+    FLASH_TRY(e.task, known_task(q.text(3)));
     e.target = q.text(4);
     e.application = q.text(5);
     e.rule = q.text(6);
@@ -146,15 +157,15 @@ Result<std::vector<std::pair<std::int64_t, HistoryPoint>>> Store::history_after(
   while (true) {
     FLASH_TRY(const bool there, q.row());
     if (!there) return out;
-    out.emplace_back(q.integer(0),
-                     HistoryPoint{.task = task_from_name(q.text(1)).value_or(Task::ResourceLimits),
-                                  .application = q.text(2),
-                                  .stage = static_cast<Stage>(q.integer(3)),
-                                  .rewards = as_unsigned(q.integer(4)),
-                                  .reward_mean = within_reward(q.real(5)),
-                                  .fallback_rewards = as_unsigned(q.integer(6)),
-                                  .fallback_reward = within_reward(q.real(7)),
-                                  .time_us = q.integer(8)});
+    FLASH_TRY(const Task task, known_task(q.text(1)));
+    out.emplace_back(q.integer(0), HistoryPoint{.task = task,
+                                                .application = q.text(2),
+                                                .stage = static_cast<Stage>(q.integer(3)),
+                                                .rewards = as_unsigned(q.integer(4)),
+                                                .reward_mean = within_reward(q.real(5)),
+                                                .fallback_rewards = as_unsigned(q.integer(6)),
+                                                .fallback_reward = within_reward(q.real(7)),
+                                                .time_us = q.integer(8)});
   }
 }
 
@@ -169,7 +180,7 @@ std::optional<double> known(bool there, double value) {
 /// besides "LIMIT ?2 OFFSET ?3".
 struct PageQueries {
   std::string count, rows;
-  FleetRow (*row)(const Query&);
+  Result<FleetRow> (*row)(const Query&);
 };
 
 Result<Store::Rows> page_of(Database& db, const PageQueries& page, std::string_view text,
@@ -185,13 +196,14 @@ Result<Store::Rows> page_of(Database& db, const PageQueries& page, std::string_v
   while (true) {
     FLASH_TRY(const bool there, q.row());
     if (!there) return out;
-    out.rows.push_back(page.row(q));
+    FLASH_TRY(FleetRow row, page.row(q));
+    out.rows.push_back(std::move(row));
   }
 }
 
-FleetRow agent_row(const Query& q) {
+Result<FleetRow> agent_row(const Query& q) {
   FleetRow row{.node = q.text(0), .pool = q.text(1), .target = q.text(2), .application = q.text(3)};
-  row.task = task_from_name(q.text(4)).value_or(Task::ResourceLimits);
+  FLASH_TRY(row.task, known_task(q.text(4)));
   row.stage = static_cast<Stage>(q.integer(5));
   row.serving = row.stage == Stage::Serving;
   row.reward = known(q.integer(6) > 0, q.real(7));
@@ -200,7 +212,7 @@ FleetRow agent_row(const Query& q) {
   return row;
 }
 
-FleetRow node_row(const Query& q) {
+Result<FleetRow> node_row(const Query& q) {
   FleetRow row{.node = q.text(0), .pool = q.text(1), .target = "", .application = ""};
   row.agents = as_unsigned(q.integer(2));
   row.serving = as_unsigned(q.integer(3));

@@ -20,21 +20,12 @@ std::string_view name_of(const std::array<std::string_view, N>& names, E e) {
 }
 
 constexpr std::array<std::string_view, 3> kModes = {"observe", "recommend", "control"};
-constexpr std::array<std::string_view, 2> kTasks = {"resource-limits", "cpu-frequency"};
 
 }  // namespace
 
 std::string_view to_string(Validity v) {
   return name_of(std::array<std::string_view, 6>{"missing", "invalid", "stale", "degraded", "proxy", "good"},
                  v);
-}
-std::string_view to_string(Task t) {
-  return name_of(kTasks, t);
-}
-std::optional<Task> task_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kTasks.size(); ++i)
-    if (kTasks[i] == name) return static_cast<Task>(i);
-  return std::nullopt;
 }
 std::string_view to_string(SloSource s) {
   return name_of(std::array<std::string_view, 4>{"statsd", "prometheus", "kernel", "auto"}, s);

@@ -87,8 +87,9 @@ Result<void> PolicySnapshot::validate(int state_dim, int action_dim) const {
   const int input = state_dim + static_cast<int>(embedding.size());
   FLASH_CHECK(validate_network(actor, "actor", input, action_dim));
   if (critic.empty()) return {};
-  return task == Task::ResourceLimits ? validate_network(critic, "critic", input + action_dim, 1)
-                                      : validate_network(critic, "critic", input, action_dim);
+  return action_form(task) == ActionForm::Continuous
+             ? validate_network(critic, "critic", input + action_dim, 1)
+             : validate_network(critic, "critic", input, action_dim);
 }
 
 std::size_t decided_level(std::span<const float> scores, std::span<const float> state, float stay_margin) {

@@ -11,16 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "core/space.h"
 #include "core/time_unit.h"
 
 namespace flash {
 
 enum class TargetKind : std::uint8_t { Cgroup, CpuSet };
-
-/// `cpu-frequency` manages a CpuSet, `resource-limits` a Cgroup.
-enum class Task : std::uint8_t { ResourceLimits, CpuFrequency };
-std::string_view to_string(Task t);  // "resource-limits", "cpu-frequency"
-std::optional<Task> task_from_name(std::string_view name);
 
 /// Who says a target's latency and request rate (docs/APPLICATION_METRICS.md).
 enum class SloSource : std::uint8_t {

@@ -360,7 +360,6 @@ std::string sha256_hex(std::string_view bytes) {
 namespace {
 
 constexpr std::array<Activation, 3> kActivations = {Activation::Linear, Activation::Relu, Activation::Tanh};
-constexpr std::array<Task, 2> kTasks = {Task::ResourceLimits, Task::CpuFrequency};
 
 void put_network(TensorFile& file, const char* name, const std::vector<DenseLayer>& layers) {
   json described = json::array();
@@ -413,8 +412,9 @@ class Meta {
         return fail<std::string>(key, "has a control character");
     return text;
   }
-  template <class E, std::size_t N>
-  E one_of(const char* key, const std::array<E, N>& all) {
+  template <class All>
+  auto one_of(const char* key, const All& all) {
+    using E = std::remove_cvref_t<decltype(*std::begin(all))>;
     const json& value = entry(object_, key);
     if (value.is_string())
       for (const E e : all)
@@ -529,7 +529,7 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
                    "meta"));
   PolicySnapshot policy;
   Meta meta(*file.meta, "meta.");
-  policy.task = meta.one_of("task", kTasks);
+  policy.task = meta.one_of("task", known_tasks());
   policy.version = meta.natural("version");
   policy.model = meta.text("model");
   policy.algorithm = meta.text("algorithm");

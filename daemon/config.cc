@@ -18,6 +18,7 @@
 #include "daemon/config_keys.h"
 #include "daemon/config_text.h"
 #include "host/safe_path.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -107,8 +108,8 @@ class Build {
   void check(const Rule& rule, const json& value, const std::string& pointer) {
     check_only(value, pointer, rule.task);
     const auto& s = rule.select;
-    if (rule.task == Task::ResourceLimits && s.cgroup.empty() && s.unit.empty() && s.container.empty() &&
-        s.container_runtime.empty() && s.pod_uid.empty())
+    if (task_spec(rule.task).target == TargetKind::Cgroup && s.cgroup.empty() && s.unit.empty() &&
+        s.container.empty() && s.container_runtime.empty() && s.pod_uid.empty())
       fail(pointer + "/select",
            "selects nothing: give cgroup, unit, container, container_runtime or pod_uid");
     check_page(rule, pointer);
@@ -139,7 +140,7 @@ class Build {
   void check_overlaps(const std::vector<std::shared_ptr<const Rule>>& rules) {
     std::vector<const Rule*> frequency;
     for (const auto& r : rules)
-      if (r->task == Task::CpuFrequency) frequency.push_back(r.get());
+      if (task_spec(r->task).target == TargetKind::CpuSet) frequency.push_back(r.get());
     for (std::size_t i = 0; i < frequency.size() && !errors_.full(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         const auto& a = frequency[j]->select.cpus;

@@ -44,7 +44,7 @@ struct Names<Mode> {
 };
 template <>
 struct Names<Task> {
-  static constexpr std::array<Task, 2> kAll = {Task::ResourceLimits, Task::CpuFrequency};
+  static inline const std::span<const Task> kAll = known_tasks();
 };
 template <>
 struct Names<ForeignWrite> {
@@ -86,14 +86,19 @@ std::vector<std::string_view> choice_names() {
 }
 
 template <class E>
-requires std::is_enum_v<E>
+requires requires {
+  Names<E>::kAll;
+}
 void assign(E& field, const json& value, double) {
   const auto& name = value.get_ref<const std::string&>();
   for (E e : Names<E>::kAll)
     if (choice_name(e) == name) field = e;
 }
 template <class E>
-requires std::is_enum_v<E> json show(const E& field, double) {
+requires requires {
+  Names<E>::kAll;
+}
+json show(const E& field, double) {
   return std::string(choice_name(field));
 }
 

@@ -65,8 +65,8 @@ Result<double> number(const json& v, const std::string& key) {
 }
 
 Result<Task> task_from_name(const json& v, const std::string& key) {
-  for (Task t : {Task::ResourceLimits, Task::CpuFrequency})
-    if (v == std::string(to_string(t))) return t;
+  if (v.is_string())
+    if (const auto task = flash::task_from_name(v.get_ref<const std::string&>())) return *task;
   return wrong(key, "is no task");
 }
 

@@ -273,7 +273,7 @@ std::vector<Family> own_metrics(const ControlLoop& loop, const OwnStatus& status
   Collected c;
   add_daemon(c, loop, status);
   std::map<std::pair<Task, Stage>, int> agents;
-  for (Task task : {Task::ResourceLimits, Task::CpuFrequency})
+  for (Task task : known_tasks())
     for (Stage stage : {Stage::Initialized, Stage::Offline, Stage::Online, Stage::Serving})
       agents[{task, stage}] = 0;
   std::size_t listed = 0, unlisted = 0;

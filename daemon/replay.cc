@@ -96,7 +96,7 @@ class Replay {
 
 double Replay::value(const JournalEntry& e, const Action& action, const std::vector<float>& scores) {
   double y = 0;
-  if (report_.task == Task::ResourceLimits) {
+  if (action_form(report_.task) == ActionForm::Continuous) {
     if (policy_.critic.empty()) return kNaN;
     std::vector<float> input = e.state;
     for (float a : limits_form(action, e.contexts)) input.push_back(a);
@@ -112,7 +112,7 @@ double Replay::value(const JournalEntry& e, const Action& action, const std::vec
 std::vector<Attribution> Replay::attributions(const JournalEntry& e, KnobKind knob,
                                               const std::vector<float>& scores) const {
   int output = 0;
-  if (report_.task == Task::CpuFrequency)
+  if (action_form(report_.task) == ActionForm::Discrete)
     output = static_cast<int>(decided_level(scores, e.state, policy_.snapshot.stay_margin));
   else
     output = static_cast<int>(std::find(std::begin(kLimitsActions), std::end(kLimitsActions), knob) -
@@ -304,7 +304,7 @@ json to_json(const ReplayReport& r) {
     knobs[std::string(row.name)].update(
         {{"unit", std::string(row.unit)}, {"mean_difference", k.mean()}, {"max_difference", k.max}});
   }
-  out["level_agreement"] = r.task == Task::CpuFrequency
+  out["level_agreement"] = action_form(r.task) == ActionForm::Discrete
                                ? json(static_cast<double>(r.same_level) /
                                       static_cast<double>(std::max<std::uint64_t>(r.all.decisions, 1)))
                                : json(nullptr);
@@ -366,7 +366,7 @@ std::string to_text(const ReplayReport& r) {
     append_value(out, row.kind, k.max);
     out += " at most\n";
   }
-  if (r.task == Task::CpuFrequency)
+  if (action_form(r.task) == ActionForm::Discrete)
     appendf(out, "the same level: %.1f %%\n",
             100.0 * static_cast<double>(r.same_level) / static_cast<double>(r.all.decisions));
   if (r.valued > 0)

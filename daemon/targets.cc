@@ -5,6 +5,7 @@
 
 #include "host/parse.h"
 #include "policy/rule_match.h"
+#include "policy/task.h"
 
 namespace flash {
 
@@ -66,7 +67,7 @@ void Targets::set_rules(Now now, const Rules& rules) {
   standings_.clear();
   notes_are_old_ = true;
   for (const auto& rule : rules_)
-    if (rule->task == Task::ResourceLimits) standings_.push_back({.rule = rule});
+    if (task_spec(rule->task).target == TargetKind::Cgroup) standings_.push_back({.rule = rule});
   std::size_t work = kNearMissWork;
   for (const auto& [path, cgroup] : cgroups_) match_cgroup(now, path, cgroup, work);
   match_cpus(now);
@@ -136,7 +137,7 @@ const std::vector<Degraded>& Targets::notes() {
 void Targets::match_cpus(Now now) {
   std::vector<TargetId> wanted;
   for (const auto& rule : rules_) {
-    if (rule->task != Task::CpuFrequency) continue;
+    if (task_spec(rule->task).target != TargetKind::CpuSet) continue;
     Target target;
     target.cpus = rule->select.cpus.empty() ? online_cpus_ : rule->select.cpus;
     target.id = cpu_set_id(target.cpus);

@@ -10,12 +10,7 @@
 namespace flash {
 namespace {
 
-constexpr std::array kTasks = {Task::ResourceLimits, Task::CpuFrequency};
 constexpr std::size_t kMostAccepted = 1024;  // bytes of the file
-
-std::size_t index_of(Task task) {
-  return task == kTasks[0] ? 0 : 1;
-}
 
 /// Changes when the file does; empty: there is none.
 std::string mark_of(const std::string& path) {
@@ -32,35 +27,47 @@ ModelInbox::ModelInbox(ModelInboxOptions options, LogSink say)
   if (auto loaded = load_accepted(); !loaded) trouble_ = loaded.error().message();
 }
 
-/// Lines of a task and three numbers, of each task one.
+/// Lines of a task and three numbers, in any order; of a task without a line nothing was accepted yet.
 Result<void> ModelInbox::load_accepted() {
   const auto text = link::read_whole_file(options_.accepted, kMostAccepted);
   if (!text && text.error().is(std::errc::no_such_file_or_directory)) return {};
   if (!text) return text.error();
+  const auto unclear = [this](const std::string& why) {
+    return Error(std::errc::bad_message, options_.accepted + " does not say which models were accepted (" +
+                                             why +
+                                             "): models of the fleet are taken again when it is removed");
+  };
   std::istringstream in(*text);
-  for (std::size_t i = 0; i < kTasks.size(); ++i) {
-    std::string name;
-    Accepted& a = accepted_[i];
-    if (!(in >> name >> a.highest >> a.before >> a.used) || name != to_string(kTasks[i]))
-      return Error(std::errc::bad_message,
-                   options_.accepted +
-                       " does not say which models were accepted: models of the fleet "
-                       "are taken again when it is removed");
+  std::string line;
+  std::size_t lines = 0;
+  for (; std::getline(in, line); ++lines) {
+    const std::string at = "line " + std::to_string(lines + 1);
+    std::istringstream words(line);
+    std::string name, more;
+    Accepted a;
+    if (!(words >> name >> a.highest >> a.before >> a.used) || words >> more)
+      return unclear(at + " is not a task and three numbers");
+    const auto task = task_from_name(name);
+    if (!task) return unclear(at + " names no task that is known here");
+    accepted_[task->index()] = a;
   }
+  if (lines == 0) return unclear("it is empty");
   return {};
 }
 
 Result<void> ModelInbox::save_accepted() const {
   std::string text;
-  for (std::size_t i = 0; i < kTasks.size(); ++i)
-    text += std::string(to_string(kTasks[i])) + ' ' + std::to_string(accepted_[i].highest) + ' ' +
-            std::to_string(accepted_[i].before) + ' ' + std::to_string(accepted_[i].used) + '\n';
+  for (const Task task : known_tasks()) {
+    const Accepted& a = accepted_[task.index()];
+    text += std::string(to_string(task)) + ' ' + std::to_string(a.highest) + ' ' + std::to_string(a.before) +
+            ' ' + std::to_string(a.used) + '\n';
+  }
   return link::write_whole_file(options_.accepted, text);
 }
 
 Result<void> ModelInbox::not_older(Task task, std::uint64_t version) const {
   if (!trouble_.empty()) return Error(std::errc::bad_message, trouble_);
-  const Accepted& a = accepted_[index_of(task)];
+  const Accepted& a = accepted_[task.index()];
   if (version >= a.highest || version == a.before) return {};
   return Error(std::errc::permission_denied, "version " + std::to_string(version) +
                                                  " is older than version " + std::to_string(a.highest) +
@@ -68,7 +75,7 @@ Result<void> ModelInbox::not_older(Task task, std::uint64_t version) const {
 }
 
 void ModelInbox::accepted(Task task, std::uint64_t version) {
-  const std::size_t i = index_of(task);
+  const std::size_t i = task.index();
   Accepted& a = accepted_[i];
   if (version == a.used || !trouble_.empty()) return;
   if (version > a.highest) {
@@ -105,8 +112,9 @@ std::shared_ptr<const PretrainedModel> ModelInbox::read(const std::string& path,
 
 std::vector<ModelInbox::Found> ModelInbox::look() {
   std::vector<Found> found;
-  for (std::size_t i = 0; i < kTasks.size(); ++i) {
-    const std::string base = options_.directory + "/" + std::string(to_string(kTasks[i]));
+  for (const Task task : known_tasks()) {
+    const std::size_t i = task.index();
+    const std::string base = options_.directory + "/" + std::string(to_string(task));
     const std::string current = base + ".signed", previous = base + ".previous.signed";
     const std::string mark = mark_of(current);
     if (mark == seen_[i]) continue;
@@ -116,10 +124,10 @@ std::vector<ModelInbox::Found> ModelInbox::look() {
       say_({LOG_WARNING, kMessageModel, "no model of the fleet is used: " + keys.error().message(), {}});
       keys = std::vector<TrustedKey>();
     }
-    Found f{kTasks[i], {}};
+    Found f{task, {}};
     for (const std::string& path : {current, previous})
       if (!mark.empty())
-        if (auto model = read(path, kTasks[i], *keys)) f.models.push_back(std::move(model));
+        if (auto model = read(path, task, *keys)) f.models.push_back(std::move(model));
     offered_[i].clear();
     for (const auto& model : f.models) offered_[i].push_back(model->version());
     found.push_back(std::move(f));

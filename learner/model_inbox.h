@@ -58,10 +58,10 @@ class ModelInbox {
   ModelInboxOptions options_;
   LogSink say_;
   // By task:
-  std::array<std::string, 2> seen_;  // what tells one file from the next
-  std::array<Accepted, 2> accepted_;
-  std::array<std::vector<std::uint64_t>, 2> offered_;  // versions that look() found last
-  std::string trouble_;                                // why nothing is believed; empty: nothing is wrong
+  std::array<std::string, TaskName::kMostTasks> seen_;  // what tells one file from the next
+  std::array<Accepted, TaskName::kMostTasks> accepted_;
+  std::array<std::vector<std::uint64_t>, TaskName::kMostTasks> offered_;  // versions that look() found last
+  std::string trouble_;  // why nothing is believed; empty: nothing is wrong
   std::uint64_t refused_ = 0;
 };
 

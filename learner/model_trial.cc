@@ -23,7 +23,7 @@ std::string impossible_output(const PolicySnapshot& policy, const std::vector<Tr
   for (const Transition& t : log)
     for (const float y : actor.evaluate(t.state, scratch)) {
       if (!std::isfinite(y)) return "an output that is no number";
-      if (policy.task == Task::ResourceLimits && std::abs(y) > 1 + kOutside)
+      if (action_form(policy.task) == ActionForm::Continuous && std::abs(y) > 1 + kOutside)
         return "an action beyond its limits";
     }
   return {};

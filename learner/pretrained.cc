@@ -64,7 +64,7 @@ Result<PretrainedModel> PretrainedModel::from_file(const TensorFile& file, Task 
     return invalid("its policy is not conditioned on an embedding");
   if (static_cast<std::size_t>(o.state_dim) != model.state_names.size())
     return invalid("its policy has another state than state_names say");
-  if (o.action_width != (task == Task::ResourceLimits ? o.outputs : 1))
+  if (o.action_width != (action_form(task) == ActionForm::Continuous ? o.outputs : 1))
     return invalid("its encoder reads other actions than its policy gives");
   const std::vector<float> zeros(static_cast<std::size_t>(policy.context_dim()));
   if (model.seen.width() != zeros.size())
@@ -188,7 +188,7 @@ Result<std::optional<PretrainedModel::InitialPolicy>> PretrainedModel::begin(
 
 PretrainedModels PretrainedModels::load(const std::string& directory, const LogSink& say) {
   PretrainedModels models;
-  for (const Task task : {Task::ResourceLimits, Task::CpuFrequency}) {
+  for (const Task task : known_tasks()) {
     const std::string path = directory + "/" + std::string(to_string(task)) + ".model";
     auto model = PretrainedModel::read(path, task);
     if (model) {

@@ -29,7 +29,6 @@ using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "arrays of floats go over the wire as they lie");
 
-inline constexpr std::array kTasks = {Task::ResourceLimits, Task::CpuFrequency};
 inline constexpr std::array kStages = {Stage::Initialized, Stage::Offline, Stage::Online, Stage::Serving};
 
 Error invalid(const std::string& what);
@@ -179,8 +178,8 @@ class Fields {
     value.assign(j->get_binary().begin(), j->get_binary().end());
   }
   /// A value of an enum by the name that to_string() gives it; `what` for the error: "a stage".
-  template <class E, std::size_t N>
-  void get_enum(std::string_view key, E& value, const std::array<E, N>& all, std::string_view what) {
+  template <class All, class E>
+  void get_enum(std::string_view key, E& value, const All& all, std::string_view what) {
     const json* j = find(key);
     if (!j) return;
     if (j->is_string())

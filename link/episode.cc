@@ -47,7 +47,7 @@ Result<void> read(const json& map, const std::string& path, Episode& e) {
   if (!map.is_object()) return invalid(path.substr(0, path.size() - 1) + ": not a map");
   Fields f(map, path);
   f.get("agent", e.agent);
-  f.get_enum("task", e.task, kTasks, "a task");
+  f.get_enum("task", e.task, known_tasks(), "a task");
   f.get("target", e.target);
   f.get("application", e.application);
   f.get("rule", e.rule);

@@ -356,7 +356,7 @@ Result<void> read(const json& j, Announce& m) {
   Fields f = fields_of(j);
   f.get("agent", m.agent);
   f.get("key", m.key);
-  f.get_enum("task", m.task, cbor::kTasks, "a task");
+  f.get_enum("task", m.task, known_tasks(), "a task");
   f.get("application", m.application);
   f.get("rule", m.rule);
   f.get("state_dim", m.state_dim);

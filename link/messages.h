@@ -77,7 +77,7 @@ struct Announce {
   std::uint64_t model_version = 0;       // last one accepted by flashd in this epoch, 0: none
 
   /// Numbers of an action as a Step has it: one for each knob, or the level.
-  std::size_t action_size() const { return task == Task::CpuFrequency ? 1 : action_dim; }
+  std::size_t action_size() const { return action_form(task) == ActionForm::Discrete ? 1 : action_dim; }
 };
 
 struct Gone {

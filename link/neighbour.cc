@@ -58,7 +58,7 @@ void write(Writer& w, const Neighbour& n) {
 Result<void> read(const json& map, const std::string& path, Neighbour& n) {
   if (!map.is_object()) return invalid(path.substr(0, path.size() - 1) + ": not a map");
   Fields f(map, path);
-  f.get_enum("task", n.task, kTasks, "a task");
+  f.get_enum("task", n.task, known_tasks(), "a task");
   f.get("model", n.model);
   f.get("node", n.node);
   f.get("agent", n.agent);

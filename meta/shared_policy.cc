@@ -111,7 +111,8 @@ Result<SharedPolicy> SharedPolicy::create(const SharedPolicyOptions& o) {
     FLASH_TRY(impl->encoder,
               EmbeddingNetwork::create(o.encoder, o.state_dim + o.action_width + 1, o.state_dim, random));
   }
-  const Activation last = o.task == Task::ResourceLimits ? Activation::Tanh : Activation::Linear;
+  const Activation last =
+      action_form(o.task) == ActionForm::Continuous ? Activation::Tanh : Activation::Linear;
   impl->policy =
       make_network(relu_mlp(o.state_dim + impl->context_dim(), o.hidden, o.outputs, last), random, 3e-3);
   impl->adam.rate = o.rate;

@@ -22,14 +22,10 @@ inline constexpr int kLimitsActionDim = 2;
 /// range.
 inline constexpr int kFrequencyLevels = 11;
 
-inline constexpr int action_dim(Task task) {
-  return task == Task::ResourceLimits ? kLimitsActionDim : kFrequencyLevels;
-}
-
-/// Numbers of an action as it is executed and logged: a limit per knob, or one level.
-inline constexpr int action_size(Task task) {
-  return task == Task::ResourceLimits ? kLimitsActionDim : 1;
-}
+/// Of the task's row (policy/task.h): outputs of a policy; numbers of an action as it is executed and logged (a limit
+/// per knob, or one level).
+int action_dim(Task task);
+int action_size(Task task);
 
 /// Inclusive; upper >= lower always.
 struct KnobRange {

@@ -47,9 +47,9 @@ struct ControlLoop::Impl {
   std::vector<ManagedAgent*> memory_owner;
   EvaluatorScratch scratch;
   std::vector<float> current_form;
-  Action fallback_action;
-  std::string fallback_words;
-  std::vector<Alternative> fallback_alternatives;
+  TaskStep step;  // of the agent whose turn it is
+  std::vector<KnobNow> knobs_now;
+  Proposal proposal;  // its fallback's
 
   Impl(LoopOptions o, std::vector<Collector*> c, Actuator& a, LoopEvents e)
       : options(o), collectors(std::move(c)), actuator(a), events(std::move(e)) {}
@@ -91,13 +91,12 @@ struct ControlLoop::Impl {
   void sense(Now now);
   void find_ceilings();
   Decision& next_slot(ManagedAgent& a);
-  void reward(ManagedAgent& a, Decision& d, const Observation* before, std::span<const KnobView> knobs);
+  void see(ManagedAgent& a, const Decision& d, const Observation* before, std::span<const KnobView> knobs);
+  void reward(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
   void watch_policy(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now);
   void lifecycle(ManagedAgent& a, Decision& d, Now now);
-  void decide(ManagedAgent& a, Decision& d, const Observation* before, std::span<const KnobView> knobs,
-              Now now);
-  void ask_fallback(ManagedAgent& a, Decision& d, const Observation* before, std::span<const KnobView> knobs,
-                    Now now);
+  void decide(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now);
+  void ask_fallback(ManagedAgent& a);
   bool learned(ManagedAgent& a, Decision& d, Now now);
   void explore(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
   void note(ManagedAgent& a, Decision& d);

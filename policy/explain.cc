@@ -4,6 +4,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "policy/task.h"
+
 namespace flash {
 
 void appendf(std::string& out, const char* format, ...) {
@@ -131,10 +133,7 @@ void what_it_earned(std::string& out, const Decision& d, const Target& target) {
     out += " (objectives kept";
   else
     appendf(out, " (objectives kept to %.0f %%", 100 * d.reward.slo_preservation);
-  if (target.task() == Task::ResourceLimits)
-    appendf(out, ", use of the limits scored %.2f", d.reward.utilization);
-  else
-    appendf(out, ", power %.0f %% of the highest", 100 * d.reward.power_cost);
+  task_spec(target.task()).explain_reward(d.reward, out);
   out += d.reward.trusted ? ")." : "; not every input can be trusted, so nothing is learned from it).";
 }
 

@@ -67,7 +67,8 @@ double share_of(const ExplorationInput& in) {
   if (in.controller == Controller::Fallback && (in.stage == Stage::Initialized || in.stage == Stage::Offline))
     return e.fallback_share;
   if (in.controller != Controller::Learned || in.stage != Stage::Online || !in.schedule) return 0;
-  if (in.rule->task == Task::CpuFrequency) return std::min<double>(e.online_share, in.schedule->epsilon);
+  if (action_form(in.rule->task) == ActionForm::Discrete)
+    return std::min<double>(e.online_share, in.schedule->epsilon);
   return in.schedule->sigma > 0 ? e.online_share : 0;
 }
 
@@ -81,8 +82,7 @@ const char* exploration_veto(const ExplorationInput& in) {
   const GuardOptions& g = in.rule->guards;
   if (starving(KnobKind::CpuLimit, o, g) || starving(KnobKind::MemoryLimit, o, g))
     return "the target starves";
-  if (in.rule->task == Task::ResourceLimits && o[Signal::CpuThrottled].value_or(0) >= g.throttled_floor)
-    return "the target is throttled";
+  if (o[Signal::CpuThrottled].value_or(0) >= g.throttled_floor) return "the target is throttled";
   const SloPreservation sp = slo_preservation(in.rule->slo, o, cpu_saturated(o, in.cores, g.throttled_floor));
   if (!sp.trusted || sp.value < 1) return "an objective is missed or not measured";
   if (in.last_objection != 0 && in.step - in.last_objection <= kQuietSteps) return "a guard objected lately";

@@ -58,7 +58,7 @@ void ControlLoop::Impl::watch_policy(ManagedAgent& a, Decision& d, std::span<con
   const double elapsed = a.watched_at ? std::max(0.0, seconds(now.mono - *a.watched_at)) : 0;
   a.watched_at = now.mono;
   a.contention = {};
-  if (a.target.task() != Task::ResourceLimits || a.history.size() < 2) return;
+  if (!a.spec->contention || a.history.size() < 2) return;
   const Decision& before = a.history[a.history.size() - 2];
   a.contention = contention(*a.rule, a.capacity, d.observation, a.in_force);
   // A second, however many ticks it has: else a policy would be held after some fifths of one, before it can

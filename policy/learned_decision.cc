@@ -245,7 +245,7 @@ bool decide_learned(const LearnedInput& in, EvaluatorScratch& scratch, Decision&
     }
     output[i] = y[i];
   }
-  const bool done = in.policy->snapshot.task == Task::ResourceLimits
+  const bool done = action_form(in.policy->snapshot.task) == ActionForm::Continuous
                         ? decide_limits(in, {output.data(), n}, scratch, d)
                         : decide_frequency_level(in, {output.data(), n}, scratch, d);
   if (!done)

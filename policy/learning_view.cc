@@ -49,7 +49,7 @@ void fill_contexts(const Rule& rule, const NodeCapacity& node, std::span<const K
 bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& action,
                      std::span<const KnobContext> contexts, std::vector<float>& out) {
   out.clear();
-  if (rule.task == Task::CpuFrequency) {
+  if (action_form(rule.task) == ActionForm::Discrete) {
     const KnobContext* c = find(contexts, KnobKind::CpuFrequency);
     if (!c || !std::isfinite(c->upper) || !action.has(KnobKind::CpuFrequency)) return false;
     out.push_back(static_cast<float>(khz_to_level(action[KnobKind::CpuFrequency], {c->lower, c->upper})));
@@ -83,7 +83,7 @@ bool acts_on(std::span<const KnobContext> contexts, KnobKind kind) {
 
 void from_network_form(const PolicySnapshot& policy, std::span<const float> state,
                        std::span<const float> outputs, std::span<const KnobContext> contexts, Action& out) {
-  if (policy.task == Task::CpuFrequency) {
+  if (action_form(policy.task) == ActionForm::Discrete) {
     const KnobContext* c = find(contexts, KnobKind::CpuFrequency);
     if (!c || outputs.empty()) return;
     out.set(KnobKind::CpuFrequency,

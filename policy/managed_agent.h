@@ -23,7 +23,6 @@
 #include "policy/control_loop.h"
 #include "policy/drift.h"
 #include "policy/exploration.h"
-#include "policy/fallback_limits.h"
 #include "policy/guard.h"
 #include "policy/lifecycle.h"
 #include "policy/node_capacity.h"
@@ -32,6 +31,7 @@
 #include "policy/power_scale.h"
 #include "policy/seat.h"
 #include "policy/snapshot_guard.h"
+#include "policy/task.h"
 
 namespace flash {
 
@@ -80,10 +80,14 @@ struct ManagedAgent {
   ManagedAgent(Target t, std::shared_ptr<const Rule> r, std::size_t window, Random stream)
       : target(std::move(t)),
         rule(std::move(r)),
+        spec(&task_spec(target.task())),
+        fallback(spec->fallback()),
         explorer(stream),
-        objective(target.task()),
+        objective(spec->objective_slack, spec->objective_known),
         rewards(window),
-        proof(window) {}
+        proof(window) {
+    spec->start(memory);
+  }
 
   /// Of a CPU set, those that are online.
   int cpus() const {
@@ -93,6 +97,9 @@ struct ManagedAgent {
 
   Target target;
   std::shared_ptr<const Rule> rule;
+  const TaskSpec* spec;
+  TaskMemory memory;
+  TaskFallback fallback;
   std::optional<Mode> own_mode;
 
   // Life cycle.
@@ -143,7 +150,6 @@ struct ManagedAgent {
   ManagedAgent* above = nullptr;  // the nearest agent of a cgroup above it
   std::uint64_t capacity_of_tick = 0;
 
-  LimitsFallback limits;
   ObjectiveAccount objective;
   bool held_to_rules = false;  // the last decision was the rules', or held to what they ask for
   std::array<FlapRecord, kKnobCount> flaps;
@@ -153,9 +159,7 @@ struct ManagedAgent {
   RewardWindow rewards;  // trusted, for people
   RewardWindow proof;    // trusted and earned under control in this stage by who is judged: the R of Alg. 1
   std::size_t unjudged = 0;  // steps in a row that the policy was in charge and no reward could be trusted
-  double gain = std::numeric_limits<double>::quiet_NaN();  // Reward::ips_gain of the last step, NaN: unknown
   PowerScale power;
-  FrequencyPast past;  // cpu-frequency
 
   Action in_force, in_force_before;  // during the step that ends now, and the one before it
   bool in_control = false;           // the last decision was executed, not only recommended

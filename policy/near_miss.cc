@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/glob.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -182,7 +183,9 @@ std::string quoted_ascii(std::string_view text) {
 void NearMiss::consider(const Rule& rule, const Target& target, std::size_t& work) {
   const Selector& s = rule.select;
   const Container& c = target.container;
-  if (rule.task != Task::ResourceLimits || target.task() != Task::ResourceLimits || distance_ <= 2) return;
+  if (task_spec(rule.task).target != TargetKind::Cgroup || target.id.kind != TargetKind::Cgroup ||
+      distance_ <= 2)
+    return;
   if (work < kLeastWork) return;
   work -= kLeastWork;
   std::optional<Near> near;

@@ -4,8 +4,6 @@
 // Thread rule: one thread.
 #pragma once
 
-#include "core/target.h"
-
 namespace flash {
 
 /// Counts misses of the objective (SP < 1) apart: in steps in which the policy was free, and in steps in
@@ -14,7 +12,11 @@ namespace flash {
 /// steps fade, and with them what is known of the rules.
 class ObjectiveAccount {
  public:
-  explicit ObjectiveAccount(Task task) : slack_(slack(task)), known_(known(task)) {}
+  /// Of the task's row (policy/task.h). `slack`: misses that are allowed on top: a policy must be able to start, and chance
+  /// brings some. A held limit may still be more than the rules ask for, so holding costs little
+  /// (docs/ablations/13-objective-guard-limits.md). `known`: steps, after fading, that must say what the rules would miss;
+  /// 0: whatever is known is enough.
+  ObjectiveAccount(double slack, double known) : slack_(slack), known_(known) {}
 
   /// A step under control ended. A run of misses that began while the policy was free counts as the policy's
   /// to its end, even if the policy is held meanwhile: else the first seconds of a burst would be the
@@ -24,10 +26,10 @@ class ObjectiveAccount {
   /// The policy is to be held: it is overdrawn(), or what the rules miss is being measured again.
   bool holds() const { return measuring_ || overdrawn(); }
 
-  /// The free steps have more misses than the held ones' share explains, and slack() more.
+  /// The free steps have more misses than the held ones' share explains, and `slack` more.
   bool overdrawn() const;
 
-  /// The policy misses more than slack(), and fewer than known() steps say what the rules would miss: it is
+  /// The policy misses more than `slack`, and fewer than `known` steps say what the rules would miss: it is
   /// held, without a break, until kMeasured steps say it. Without this, a few hard steps at the start could
   /// make the rules' share high and excuse the policy forever: an account that never holds learns nothing new
   /// about the rules.
@@ -39,14 +41,6 @@ class ObjectiveAccount {
 
   static constexpr double kFade = 2000;  // steps; about so many count
 
-  /// Misses that are allowed on top: a policy must be able to start, and chance brings some. A held limit may
-  /// still be more than the rules ask for, so holding costs little; a held frequency is the rules' own, and
-  /// nothing of what was learned is used (docs/ablations/13-objective-guard-limits.md, 14-objective-guard-frequency.md).
-  static constexpr double slack(Task task) { return task == Task::CpuFrequency ? 15 : 3; }
-
-  /// Steps, after fading; 0: whatever is known is enough. On limits, measuring gained nothing beyond chance
-  /// (docs/ablations/15-rules-measured-again.md).
-  static constexpr double known(Task task) { return task == Task::CpuFrequency ? 50 : 0; }
   static constexpr double kMeasured = 110;  // steps, so that a bout lasts a minute or two
 
  private:

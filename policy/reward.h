@@ -38,61 +38,10 @@ SloPreservation slo_preservation(const Slo& slo, const Observation& observation,
 inline constexpr double kSaturation = 0.90;
 bool cpu_saturated(const Observation& observation, double cores, double throttled_floor);
 
-/// What one step of the resource-limits task is judged by.
-struct LimitsStep {
-  const Observation* now = nullptr;
-  Action in_force;  // limits during the step; absent: as the knob does not exist, it is not judged
-  KnobRange cpu_range, memory_range;
-};
-
-/// Paper (FLASH Table 7):  r = alpha * SP + (1 - alpha) * mean_i RU_i,  RU = usage / limit in [0,1],
-///   over the managed resources (CPU, memory). The text of section 4 writes alpha*SP*|R| + (1-alpha)*sum RU;
-///   divided by |R| it is the table's form, which we use. "No limit" counts as the whole node.
-/// Default: the same with RU replaced by
-///   U(u) = u / u*              for u <= u*     (u* = the rule's target utilisation; memory 1/(1 + margin))
-///        = (1 - u) / (1 - u*)  beyond
-///   times (1 - throttled share) for CPU, times (1 - PSI full) for memory, 0 after an OOM kill; and 1 where
-///   u < u* but the limit is at its lower bound: nothing less could have been given.
-/// Memory use is the working set. Reward::utilization is the mean of RU or U.
-Reward limits_reward(const Rule& rule, const NodeCapacity& node, const LimitsStep& step);
-
-/// What one step of the cpu-frequency task is judged by.
-struct FrequencyStep {
-  const Observation* before = nullptr;  // the step before; nullptr on the first
-  const Observation* now = nullptr;
-  double khz_before = 0, khz_now = 0;  // in force during the two steps; 0: unknown
-  KnobRange range;                     // kHz
-  int cpus = 1;
-  double gain_before = std::numeric_limits<double>::quiet_NaN();  // e: ips_gain of the step before
-  double highest_power = 0;  // W, the highest that was drawn recently (power_scale.h); 0: no RAPL
-};
-
-/// Paper (FLASH Table 9):  r = alpha * ((IPS_t - IPS_t-1) / IPS_t) [only if the frequency rose]
-///                             + (1 - alpha) * SP
-/// Default:  r = (alpha * B + (1 - alpha) * SP + price * (1 - p)) / (1 + price)
-///   e  elasticity of speed at the highest frequency f_u: 1 where all work waits for cycles, 0 where it waits
-///      for memory. Speed is instructions per busy CPU second (IPS / CPU use), which more load does not
-///      change; the time of the same work is T(f) = e * f_u / f + 1 - e. Each change of the frequency by 2 %
-///      or more compares ln(speed) with what e foretold, and corrects e in proportion to what the change can
-///      tell (speed_elasticity()); 0.5 before the first one, held in between
-///   u  use of the CPU set, [0,1]: an idle machine gains nothing
-///   B  = g*x + (1 - g)*(1 - x), g = e*u, x the frequency's place in its range: high is good exactly as far
-///      as work that is there gets done faster
-///   p  relative power: RAPL / highest recent RAPL reading, else the cubic model (f / f_upper)^3
-///   Without an instruction counter (IPS missing or a proxy) the B term is left out and its weight goes to
-///   SP; with neither IPS nor SLO the reward is not trusted: it would pay for the lowest frequency alone.
-/// Reward::ips_gain is the paper's gain, or e (NaN: not measured yet); Reward::power_cost is p.
-Reward frequency_reward(const Rule& rule, const FrequencyStep& step);
-
-/// Before it is measured, e is this in the reward and in the state.
-inline constexpr double kUnknownElasticity = 0.5;
-
-/// e after a change of the frequency under which the work's speed went from `speed_before` to `speed_now`
-/// (unit does not matter). One step of an extended Kalman filter of constant uncertainty on e: where the
-/// frequency goes and comes from does not change what is found. REQUIRES: all positive, frequencies at most
-/// `khz_upper`; `e` in [0,1].
-double speed_elasticity(double e, double khz_before, double khz_now, double khz_upper, double speed_before,
-                        double speed_now);
+/// a / b within [0,1]; 0 where b is none.
+inline double share_of(double a, double b) {
+  return b > 0 ? std::clamp(a / b, 0.0, 1.0) : 0.0;
+}
 
 /// What a rule rewards, in words that are equal where the rewards are: "default, alpha 0.5". A model learned
 /// for another one is of no use.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "policy/task.h"
+
 namespace flash {
 
 bool matches(const Rule& rule, const Target& target) {
   if (rule.task != target.task()) return false;
   const Selector& s = rule.select;
-  if (rule.task == Task::CpuFrequency) return s.cpus.empty() || s.cpus == target.cpus;
+  if (task_spec(rule.task).target == TargetKind::CpuSet) return s.cpus.empty() || s.cpus == target.cpus;
   bool any = false;
   const auto part = [&any](const std::string& wanted, bool matched) {
     if (wanted.empty()) return true;
@@ -25,7 +27,9 @@ bool matches(const Rule& rule, const Target& target) {
 
 bool vouches_for(const Rule& rule, const Target& target) {
   const std::string& path = target.spell_out;
-  if (target.owner != CgroupOwner::Unknown || path.empty() || rule.task != Task::ResourceLimits) return false;
+  if (target.owner != CgroupOwner::Unknown || path.empty() ||
+      task_spec(rule.task).target != TargetKind::Cgroup)
+    return false;
   const auto spelled = literal_beginning(rule.select.cgroup);
   if (spelled.starts_with(path)) return true;
   return path.starts_with(spelled) && path.back() != '/' && spelled.size() > path.rfind('/') + 1;
@@ -45,7 +49,7 @@ std::shared_ptr<const Rule> best_rule(std::span<const std::shared_ptr<const Rule
 
 bool may_match_below(const Rule& rule, std::string_view path) {
   const Selector& s = rule.select;
-  if (rule.task != Task::ResourceLimits || s.cgroup.empty()) return false;
+  if (task_spec(rule.task).target != TargetKind::Cgroup || s.cgroup.empty()) return false;
   if (!s.unit.empty() || !s.container.empty() || !s.container_runtime.empty() || !s.pod_uid.empty())
     return false;
   const std::string_view literal = literal_beginning(s.cgroup);

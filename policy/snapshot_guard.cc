@@ -25,7 +25,7 @@ bool finite(std::span<const float> v) {
 }
 
 bool acts_on(Task task, const ActingOutputs& acts, std::size_t i) {
-  return task == Task::CpuFrequency || (i < acts.size() && acts[i]);
+  return action_form(task) == ActionForm::Discrete || (i < acts.size() && acts[i]);
 }
 
 /// Smallest and largest value of each entry of a state, or of each output, over the steps.
@@ -113,7 +113,7 @@ std::optional<Refusal> check_offer(const PolicySnapshot& s, Task task, WallTime 
 std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const RecentSteps& recent,
                                        const ActingOutputs& acts, EvaluatorScratch& scratch) {
   const PolicySnapshot& s = policy.snapshot;
-  const bool limits = s.task == Task::ResourceLimits;
+  const bool limits = action_form(s.task) == ActionForm::Continuous;
   const bool critic = !policy.critic.empty();
   policy.actor.prepare(scratch);
   if (critic) policy.critic.prepare(scratch);

@@ -63,44 +63,42 @@ Decision& ControlLoop::Impl::next_slot(ManagedAgent& a) {
   return a.history.emplace_back(std::move(d));
 }
 
-/// For the decision of the previous tick, from what was in force since then.
-void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, const Observation* before,
-                               std::span<const KnobView> knobs) {
-  if (!before) return;
-  const Observation& o = d.observation;
-  a.power.add(d.at.mono, o[Signal::Power]);
-
-  if (a.target.task() == Task::ResourceLimits) {
-    LimitsStep step;
-    step.now = &o;
-    step.in_force = a.in_force;
-    if (const KnobView* k = find_knob(knobs, KnobKind::CpuLimit))
-      step.cpu_range = knob_range(*a.rule, *k, a.capacity);
-    if (const KnobView* k = find_knob(knobs, KnobKind::MemoryLimit))
-      step.memory_range = knob_range(*a.rule, *k, a.capacity);
-    d.reward = limits_reward(*a.rule, a.capacity, step);
-  } else {
-    FrequencyStep step;
-    step.before = before;
-    step.now = &o;
-    if (const KnobView* k = find_knob(knobs, KnobKind::CpuFrequency))
-      step.range = knob_range(*a.rule, *k, a.capacity);
-    if (a.in_force.has(KnobKind::CpuFrequency)) step.khz_now = a.in_force[KnobKind::CpuFrequency];
-    if (a.in_force_before.has(KnobKind::CpuFrequency))
-      step.khz_before = a.in_force_before[KnobKind::CpuFrequency];
-    step.cpus = a.cpus();
-    step.gain_before = a.gain;
-    step.highest_power = a.power.highest(d.at.mono);
-    d.reward = frequency_reward(*a.rule, step);
-    if (a.rule->reward.kind == RewardKind::Default) a.gain = d.reward.ips_gain;
+/// What the agent's task is told of this step; made once per tick, before the reward.
+void ControlLoop::Impl::see(ManagedAgent& a, const Decision& d, const Observation* before,
+                            std::span<const KnobView> knobs) {
+  knobs_now.clear();
+  for (const KnobView& k : knobs) {
+    KnobNow& now = knobs_now.emplace_back();
+    now.knob = k.kind;
+    now.value = now.own_view = value_in_force(k);
+    now.scale = knob_range(*a.rule, k, a.capacity);
+    now.steps = k.steps;
   }
+  step = TaskStep{};
+  step.at = last_mono;
+  step.rule = a.rule.get();
+  step.node = &a.capacity;
+  step.before = before;
+  step.now = &d.observation;
+  step.knobs = knobs_now;
+  step.cpus = a.cpus();
+}
+
+/// For the decision of the previous tick, from what was in force since then.
+void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs) {
+  if (!step.before) return;
+  a.power.add(d.at.mono, d.observation[Signal::Power]);
+  step.in_force = &a.in_force;
+  step.in_force_before = &a.in_force_before;
+  step.highest_power = a.power.highest(d.at.mono);
+  d.reward = a.spec->reward(step, a.memory);
   // Another writer changed a knob in between: what was in force during the step is not known.
   for (const KnobView& k : knobs)
     if (a.in_force.has(k.kind) && !same_setting(k.kind, a.in_force[k.kind], value_in_force(k)))
       d.reward.trusted = false;
 
   // What is not known was neither missed nor kept. Where no objective is given, contention stands for it.
-  if (a.target.task() == Task::ResourceLimits && !a.rule->slo.given()) {
+  if (a.spec->contention && !a.rule->slo.given()) {
     if (a.in_control) account_contention(a);
   } else if (a.in_control && d.reward.given && d.reward.slo_known) {
     a.objective.step(d.reward.slo_preservation < 1, a.held_to_rules);
@@ -172,7 +170,7 @@ bool ControlLoop::Impl::learned(ManagedAgent& a, Decision& d, Now now) {
   }
   if (!a.state.sensible()) {
     why += "state not trusted: ";
-    const auto entries = state_entries(a.target.task());
+    const auto entries = a.spec->state;
     for (std::size_t i = 0; i < entries.size(); ++i)
       if (a.state.not_sensible & (1U << i)) {
         why.append(entries[i].name).append(" is not measured");
@@ -186,7 +184,7 @@ bool ControlLoop::Impl::learned(ManagedAgent& a, Decision& d, Now now) {
   in.state = a.state.span();
   in.contexts = d.contexts;
   in.current = d.current;
-  in.fallback = fallback_action;
+  in.fallback = proposal.action;
   in.current_form = current_form;
   in.fallback_form = d.learning.fallback;
   if (!decide_learned(in, scratch, d, why)) return false;
@@ -196,71 +194,28 @@ bool ControlLoop::Impl::learned(ManagedAgent& a, Decision& d, Now now) {
 }
 
 /// The fallback looks at every tick, also when it is not in charge: its windows must be warm when it is.
-void ControlLoop::Impl::ask_fallback(ManagedAgent& a, Decision& d, const Observation* before,
-                                     std::span<const KnobView> knobs, Now now) {
-  const Observation& o = d.observation;
-  fallback_action = Action{};
-  fallback_words.clear();
-  fallback_alternatives.clear();
+void ControlLoop::Impl::ask_fallback(ManagedAgent& a) {
+  proposal.action = Action{};
+  proposal.explanation.clear();
+  proposal.alternatives.clear();
+  a.state = a.spec->state_of(step, a.memory);
   // A variation of its own decision is not its view: it goes on from what it wanted.
   const Action& wanted = a.explorer.wanted();
-  const auto own_view = [&](KnobKind kind, double value) {
-    return a.controller == Controller::Fallback && wanted.has(kind) && a.in_force.has(kind) &&
-                   same_setting(kind, value, a.in_force[kind])
-               ? wanted[kind]
-               : value;
-  };
-  if (a.target.task() == Task::ResourceLimits) {
-    LimitsInput in;
-    in.now = now.mono;
-    in.rule = a.rule.get();
-    in.observation = &o;
-    in.node_cores = effective_cores(kUnlimited, a.capacity);
-    if (const KnobView* k = find_knob(knobs, KnobKind::CpuLimit)) {
-      in.cpu_limit = value_in_force(*k);
-      in.cpu_range = knob_range(*a.rule, *k, a.capacity);
-    }
-    if (const KnobView* k = find_knob(knobs, KnobKind::MemoryLimit)) {
-      in.memory_limit = value_in_force(*k);
-      in.memory_range = knob_range(*a.rule, *k, a.capacity);
-    }
-    const NodeCapacity::Ceiling& above = a.capacity.in_force;
-    a.state =
-        limits_state(*a.rule, a.capacity, before, o, {std::min(in.cpu_limit, above.cores), in.cpu_range},
-                     {std::min(in.memory_limit, above.memory_bytes), in.memory_range});
-    in.cpu_limit = own_view(KnobKind::CpuLimit, in.cpu_limit);
-    in.memory_limit = own_view(KnobKind::MemoryLimit, in.memory_limit);
-    a.limits.decide(in, fallback_action, fallback_words);
-  } else {
-    FrequencyInput in;
-    in.rule = a.rule.get();
-    in.observation = &o;
-    in.cpus = a.cpus();
-    if (const KnobView* k = find_knob(knobs, KnobKind::CpuFrequency)) {
-      in.khz = k->current.usable() ? k->current.value : 0;
-      in.range = knob_range(*a.rule, *k, a.capacity);
-      in.steps = k->steps;
-    }
-    a.past.add(*a.rule, o, in.cpus);
-    a.state = frequency_state(*a.rule, o, in.khz, in.range, in.cpus, a.gain, a.past);
-    Observation moved;
-    if (const double view = own_view(KnobKind::CpuFrequency, in.khz); view != in.khz) {
-      moved = seen_at(o, in.khz, view);
-      in.observation = &moved;
-      in.khz = view;
-    }
-    decide_frequency(in, fallback_action, fallback_words, fallback_alternatives);
-  }
+  for (KnobNow& k : knobs_now)
+    if (a.controller == Controller::Fallback && wanted.has(k.knob) && a.in_force.has(k.knob) &&
+        same_setting(k.knob, k.value, a.in_force[k.knob]))
+      k.own_view = wanted[k.knob];
+  a.fallback(step, true, proposal);
 }
 
-void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, const Observation* before,
-                               std::span<const KnobView> knobs, Now now) {
-  ask_fallback(a, d, before, knobs, now);
+void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now) {
+  ask_fallback(a);
   d.learning.state.assign(a.state.span().begin(), a.state.span().end());
   d.learning.state_trusted = a.state.trusted();
-  a.rules_asked = fallback_action;
-  to_network_form(*a.rule, a.capacity, fallback_action, d.contexts, d.learning.fallback);
-  for (std::size_t i = 0; i < a.acts.size(); ++i) a.acts[i] = acts_on(d.contexts, kLimitsActions[i]);
+  a.rules_asked = proposal.action;
+  to_network_form(*a.rule, a.capacity, proposal.action, d.contexts, d.learning.fallback);
+  for (std::size_t i = 0; i < a.acts.size(); ++i)
+    a.acts[i] = i < a.spec->knobs.size() && acts_on(d.contexts, a.spec->knobs[i]);
   if (a.state.sensible()) a.recent.push(a.state, d.learning.fallback);
 
   Controller controller = Controller::None;
@@ -270,9 +225,9 @@ void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, const Observation* 
     controller = Controller::Learned;
   } else {
     controller = Controller::Fallback;
-    d.proposed = fallback_action;
-    d.explanation.swap(fallback_words);
-    d.alternatives.swap(fallback_alternatives);
+    d.proposed = proposal.action;
+    d.explanation.swap(proposal.explanation);
+    d.alternatives.swap(proposal.alternatives);
     bring_back(a, d, knobs);
   }
   d.controller = controller;
@@ -292,11 +247,7 @@ void ControlLoop::Impl::explore(ManagedAgent& a, Decision& d, std::span<const Kn
   in.executing = may_write(a);
   in.state_trusted = a.state.trusted();
   in.observation = &d.observation;
-  in.cores =
-      a.target.task() == Task::ResourceLimits
-          ? effective_cores(d.current.has(KnobKind::CpuLimit) ? d.current[KnobKind::CpuLimit] : kUnlimited,
-                            a.capacity)
-          : a.cpus();
+  in.cores = a.spec->cores(step);
   in.knobs = knobs;
   in.contexts = d.contexts;
   in.current = d.current;
@@ -344,7 +295,7 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
   in.rule = a.rule.get();
   in.node = &a.capacity;
   in.step = a.seq;
-  in.growth_room = a.limits.growth_room(d.at.mono);
+  in.growth_room = a.spec->growth_room(a.memory, d.at.mono);
   const bool learned = d.controller == Controller::Learned;
   const bool bound_to_rules = learned && a.objective.holds();
   a.held_to_rules = !learned || bound_to_rules;
@@ -356,7 +307,7 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
     in.range = knob_range(*a.rule, k, a.capacity);
     in.steps = k.steps;
     in.flaps = &a.flaps[static_cast<std::size_t>(k.kind)];
-    in.rules_ask = bound_to_rules && fallback_action.has(k.kind) ? fallback_action[k.kind] : 0;
+    in.rules_ask = bound_to_rules && proposal.action.has(k.kind) ? proposal.action[k.kind] : 0;
     in.bring_back =
         d.controller == Controller::Fallback && a.restore.has(k.kind) ? a.restore_most[k.kind] : 0;
     double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
@@ -376,7 +327,7 @@ void ControlLoop::Impl::arbitrate() {
   bool any_grows = false;
   for (const auto& a : agents) {
     a->request = MemoryRequest::kNone;
-    if (a->target.task() != Task::ResourceLimits || a->history.empty()) continue;
+    if (a->history.empty()) continue;
     Decision& d = a->history.back();
     if (!d.current.has(kKnob)) continue;
     const double limit = d.current[kKnob];
@@ -597,7 +548,8 @@ TickReport ControlLoop::Impl::tick(Now now) {
         a.history.size() >= 2 ? &a.history[a.history.size() - 2].observation : nullptr;
     a.seat.new_tick();
     watch_policy(a, d, knobs, now);
-    reward(a, d, before, knobs);
+    see(a, d, before, knobs);
+    reward(a, d, knobs);
     lifecycle(a, d, now);
     d.at = now;
     d.stage = a.stage;
@@ -610,7 +562,7 @@ TickReport ControlLoop::Impl::tick(Now now) {
     }
     d.learning.end_of_episode = a.step >= episode_steps();
     fill_contexts(*a.rule, a.capacity, knobs, d.contexts);
-    decide(a, d, before, knobs, now);
+    decide(a, d, knobs, now);
     explore(a, d, knobs);
     note(a, d);
     guard(a, d, knobs);

@@ -19,7 +19,6 @@ using coordinator::Models;
 namespace {
 
 constexpr std::size_t kChunksPerStep = 8;
-constexpr std::array kNames = {Task::ResourceLimits, Task::CpuFrequency};
 constexpr std::string_view kCurrent = ".signed", kPrevious = ".previous.signed", kNewest = ".newest";
 constexpr const char* kSerial = "/registry.serial";
 
@@ -63,7 +62,7 @@ Result<std::unique_ptr<ModelClient>> ModelClient::open(ModelClientOptions option
   }
   if (mkdir(client->options_.directory.c_str(), 0750) != 0 && errno != EEXIST)
     return Error::from_errno(errno, "mkdir " + client->options_.directory);
-  for (const Task task : kNames) client->load(std::string(to_string(task)));
+  for (const Task task : known_tasks()) client->load(std::string(to_string(task)));
   client->serial_ = number_in(client->options_.directory + kSerial);
   return client;
 }
@@ -133,7 +132,7 @@ Result<void> ModelClient::ask(Duration now, const Get& get) {
     refuse(now, {}, ModelRefusal::Malformed, models.error().message());
     return {};
   }
-  for (const Task task : kNames) {
+  for (const Task task : known_tasks()) {
     const std::string name(to_string(task));
     if (held(name) > 0 && coordinator::is_withdrawn(*models, name, held(name))) go_back(name, *models);
     const std::uint64_t wanted = coordinator::wanted_version(*models, options_.node, name);

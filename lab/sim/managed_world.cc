@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "policy/action_space.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -16,7 +17,7 @@ Target target_of(const Pair& pair, std::uint64_t id) {
   t.application = t.name;
   t.rule = pair.rule().name;
   t.id.value = id;
-  if (pair.task() == Task::CpuFrequency) {
+  if (task_spec(pair.task()).target == TargetKind::CpuSet) {
     t.id.kind = TargetKind::CpuSet;
     for (int i = 0; i < pair.cpus(); ++i) t.cpus.push_back(i);
   } else {
@@ -49,16 +50,17 @@ class SimulatedNode final : public Collector, public Actuator {
   std::vector<Degraded> degraded() const override { return {}; }
 
   Result<void> adopt(const Target& target, const Rule&) override {
-    const bool limits = target.task() == Task::ResourceLimits;
+    const TaskSpec& spec = task_spec(target.task());
     for (std::size_t i = 0; i < world_->in_force().size(); ++i) {
       KnobView v;
-      v.kind = limits ? kLimitsActions[i] : KnobKind::CpuFrequency;
+      v.kind = spec.knobs[i];
       v.writable = true;
       v.original = world_->in_force()[i];
       v.lower = world_->pair().range(v.kind).lower;
       v.upper = world_->pair().range(v.kind).upper;
       v.driver = "simulated";
-      if (!limits) v.steps.assign(world_->pair().steps().begin(), world_->pair().steps().end());
+      if (spec.form() == ActionForm::Discrete)
+        v.steps.assign(world_->pair().steps().begin(), world_->pair().steps().end());
       knobs_.push_back(std::move(v));
     }
     return {};

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lab/sim/noise.h"
-#include "policy/fallback_frequency.h"
 #include "policy/learning_view.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -65,6 +65,8 @@ Sample BorrowedLatency::p99(const NodeTick& tick, std::uint64_t bits) {
 void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
   *this = WorldCore();
   pair_ = &pair;
+  spec_ = &task_spec(pair.task());
+  spec_->start(memory_);
   random_ = Random(seed);
   offset_s_ = offset_s;
   Random start = Random(seed).fork(~0ULL);
@@ -80,7 +82,7 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
     const Environment& e = pair.environment();
     if (pair.options().rapl) highest_power_ = e.power.max_w;
     for (int i = 0; i < kFrequencyWarmUp; ++i) {
-      khz_before_ = in_force_[0];
+      in_force_before_ = in_force_;
       in_force_[0] = level_to_khz(static_cast<int>(start.below(kFrequencyLevels)), pair.steps(),
                                   pair.range(KnobKind::CpuFrequency));
       pass(i > 0, true);
@@ -92,18 +94,17 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
 
 void WorldCore::act(std::span<const double> wanted, bool words) {
   thread_local std::vector<GuardVerdict> verdicts;
-  const bool limits = task() == Task::ResourceLimits;
   GuardInput in;
   in.observation = &now_;
   in.rule = &pair_->rule();
   in.node = &pair_->node();
   in.step = step_;
   in.words = words;
-  in.growth_room = limits ? growth_.room(from_seconds(static_cast<double>(step_))) : 0;
-  if (!limits) in.steps = pair_->steps();
-  khz_before_ = in_force_[0];
+  in.growth_room = spec_->growth_room(memory_, from_seconds(static_cast<double>(step_)));
+  if (spec_->form() == ActionForm::Discrete) in.steps = pair_->steps();
+  in_force_before_ = in_force_;
   for (std::size_t i = 0; i < in_force().size(); ++i) {
-    in.knob = limits ? kLimitsActions[i] : KnobKind::CpuFrequency;
+    in.knob = spec_->knobs[i];
     in.current = in_force_[i];
     in.range = pair_->range(in.knob);
     in.flaps = &flaps_[i];
@@ -116,9 +117,8 @@ void WorldCore::act(std::span<const double> wanted, bool words) {
 }
 
 void WorldCore::execute(std::span<const double> allowed) {
-  khz_before_ = in_force_[0];
-  for (std::size_t i = 0; i < in_force().size(); ++i)
-    put_in_force(i, task() == Task::ResourceLimits ? kLimitsActions[i] : KnobKind::CpuFrequency, allowed[i]);
+  in_force_before_ = in_force_;
+  for (std::size_t i = 0; i < in_force().size(); ++i) put_in_force(i, spec_->knobs[i], allowed[i]);
   pass(true, true);
 }
 
@@ -139,17 +139,38 @@ void WorldCore::pass(bool with_reward, bool median) {
   ++step_;
   const Observation before = now_;
   observe(tick_, settings);
-  if (with_reward) judge_step(before);
-  if (task() == Task::ResourceLimits) {
-    growth_.add(from_seconds(static_cast<double>(step_)), now_[Signal::MemoryWorkingSet].value);
-    state_ = limits_state(pair_->rule(), pair_->node(), &before, now_,
-                          {in_force_[0], pair_->scale(KnobKind::CpuLimit)},
-                          {in_force_[1], pair_->scale(KnobKind::MemoryLimit)});
-  } else {
-    past_.add(pair_->rule(), now_, pair_->cpus());
-    state_ = frequency_state(pair_->rule(), now_, in_force_[0], pair_->range(KnobKind::CpuFrequency),
-                             pair_->cpus(), gain_, past_);
+  const Sample& watts = now_[Signal::Power];
+  if (with_reward && watts.trusted()) highest_power_ = std::max(highest_power_, watts.value);
+  const TaskStep step = seen(&before);
+  if (with_reward) reward_ = spec_->reward(step, memory_);
+  state_ = spec_->state_of(step, memory_);
+}
+
+TaskStep WorldCore::seen(const Observation* before) const {
+  thread_local std::array<KnobNow, kMaxActionDim> knobs;
+  thread_local Action in_force, in_force_before;
+  in_force = in_force_before = Action{};
+  for (std::size_t i = 0; i < spec_->knobs.size(); ++i) {
+    KnobNow& k = knobs[i];
+    k.knob = spec_->knobs[i];
+    k.value = k.own_view = in_force_[i];
+    k.scale = pair_->scale(k.knob);
+    k.steps = spec_->form() == ActionForm::Discrete ? pair_->steps() : std::span<const double>();
+    in_force.set(k.knob, in_force_[i]);
+    in_force_before.set(k.knob, in_force_before_[i]);
   }
+  TaskStep step;
+  step.at = from_seconds(static_cast<double>(step_));
+  step.rule = &pair_->rule();
+  step.node = &pair_->node();
+  step.before = before;
+  step.now = &now_;
+  step.knobs = std::span(knobs).first(spec_->knobs.size());
+  step.cpus = pair_->cpus();
+  step.in_force = &in_force;
+  step.in_force_before = &in_force_before;
+  step.highest_power = highest_power_;
+  return step;
 }
 
 void WorldCore::observe(const NodeTick& t, const NodeSettings& settings) {
@@ -200,58 +221,31 @@ void WorldCore::observe(const NodeTick& t, const NodeSettings& settings) {
   o[Signal::NodeMemoryAvailable] = Sample::good(std::max(0.0, pair_->node().memory_bytes - t.memory_bytes));
 }
 
-void WorldCore::judge_step(const Observation& before) {
-  if (task() == Task::ResourceLimits) {
-    LimitsStep step;
-    step.now = &now_;
-    step.in_force.set(KnobKind::CpuLimit, in_force_[0]);
-    step.in_force.set(KnobKind::MemoryLimit, in_force_[1]);
-    step.cpu_range = pair_->range(KnobKind::CpuLimit);
-    step.memory_range = pair_->range(KnobKind::MemoryLimit);
-    reward_ = limits_reward(pair_->rule(), pair_->node(), step);
-    return;
-  }
-  const Sample& watts = now_[Signal::Power];
-  if (watts.trusted()) highest_power_ = std::max(highest_power_, watts.value);
-  FrequencyStep step;
-  step.before = &before;
-  step.now = &now_;
-  step.khz_before = khz_before_;
-  step.khz_now = in_force_[0];
-  step.range = pair_->range(KnobKind::CpuFrequency);
-  step.cpus = pair_->cpus();
-  step.gain_before = gain_;
-  step.highest_power = highest_power_;
-  reward_ = frequency_reward(pair_->rule(), step);
-  if (pair_->rule().reward.kind == RewardKind::Default) gain_ = reward_.ips_gain;
-}
-
 void WorldCore::to_knobs(std::span<const float> action, std::span<double> values) const {
-  if (task() == Task::CpuFrequency) {
-    values[0] = level_to_khz(static_cast<int>(std::lround(action[0])), pair_->steps(),
-                             pair_->range(KnobKind::CpuFrequency));
+  if (spec_->form() == ActionForm::Discrete) {
+    values[0] =
+        level_to_khz(static_cast<int>(std::lround(action[0])), pair_->steps(), pair_->range(spec_->knobs[0]));
     return;
   }
-  for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) {
-    const KnobScale& scale = pair_->scale(kLimitsActions[i]);
-    values[i] = decided_limit(kLimitsActions[i], from_unit(action[i], scale), in_force_[i], scale.range);
+  for (std::size_t i = 0; i < spec_->knobs.size(); ++i) {
+    const KnobKind knob = spec_->knobs[i];
+    const KnobScale& scale = pair_->scale(knob);
+    values[i] = decided_limit(knob, from_unit(action[i], scale), in_force_[i], scale.range);
   }
 }
 
 void WorldCore::executed(std::span<float> action) const {
-  if (task() == Task::CpuFrequency) {
-    action[0] = static_cast<float>(khz_to_level(in_force_[0], pair_->range(KnobKind::CpuFrequency)));
+  if (spec_->form() == ActionForm::Discrete) {
+    action[0] = static_cast<float>(khz_to_level(in_force_[0], pair_->range(spec_->knobs[0])));
     return;
   }
-  for (std::size_t i = 0; i < std::size(kLimitsActions); ++i)
-    action[i] = static_cast<float>(to_unit(in_force_[i], pair_->scale(kLimitsActions[i])));
+  for (std::size_t i = 0; i < spec_->knobs.size(); ++i)
+    action[i] = static_cast<float>(to_unit(in_force_[i], pair_->scale(spec_->knobs[i])));
 }
 
 void World::reset(const Pair& pair, double offset_s, std::uint64_t seed, bool with_fallback) {
-  with_fallback_ = with_fallback;
   core_.reset(pair, offset_s, seed);
-  limits_.reset();
-  if (with_fallback && pair.task() == Task::ResourceLimits) limits_ = std::make_unique<LimitsFallback>();
+  rules_ = with_fallback ? core_.spec().fallback() : TaskFallback();
   core_.executed(executed_);
   ask_fallback();
 }
@@ -273,40 +267,18 @@ void World::step_knobs(std::span<const double> values) {
 }
 
 void World::ask_fallback() {
-  if (!with_fallback_) return;
-  std::string words;
-  std::vector<Alternative> alternatives;
+  if (!rules_) return;
+  const TaskSpec& spec = core_.spec();
   const Pair& pair = core_.pair();
-  Action proposed;
-  if (core_.task() == Task::ResourceLimits) {
-    LimitsInput in;
-    in.now = from_seconds(static_cast<double>(core_.step_));
-    in.rule = &pair.rule();
-    in.observation = &core_.now_;
-    in.cpu_limit = core_.in_force_[0];
-    in.memory_limit = core_.in_force_[1];
-    in.cpu_range = pair.range(KnobKind::CpuLimit);
-    in.memory_range = pair.range(KnobKind::MemoryLimit);
-    in.node_cores = pair.node().cores;
-    in.words = false;
-    limits_->decide(in, proposed, words);
-    for (std::size_t i = 0; i < std::size(kLimitsActions); ++i) {
-      fallback_knobs_[i] = proposed[kLimitsActions[i]];
-      fallback_[i] = static_cast<float>(to_unit(fallback_knobs_[i], pair.scale(kLimitsActions[i])));
-    }
-    return;
+  Proposal proposal;
+  rules_(core_.seen(nullptr), false, proposal);
+  for (std::size_t i = 0; i < spec.knobs.size(); ++i) {
+    const KnobKind knob = spec.knobs[i];
+    fallback_knobs_[i] = proposal.action[knob];
+    fallback_[i] = spec.form() == ActionForm::Discrete
+                       ? static_cast<float>(khz_to_level(fallback_knobs_[i], pair.range(knob)))
+                       : static_cast<float>(to_unit(fallback_knobs_[i], pair.scale(knob)));
   }
-  FrequencyInput in;
-  in.rule = &pair.rule();
-  in.observation = &core_.now_;
-  in.khz = core_.in_force_[0];
-  in.range = pair.range(KnobKind::CpuFrequency);
-  in.steps = pair.steps();
-  in.cpus = pair.cpus();
-  in.words = false;
-  decide_frequency(in, proposed, words, alternatives);
-  fallback_knobs_[0] = proposed[KnobKind::CpuFrequency];
-  fallback_[0] = static_cast<float>(khz_to_level(fallback_knobs_[0], in.range));
 }
 
 }  // namespace flash

@@ -14,10 +14,9 @@
 #include "core/signal.h"
 #include "lab/sim/pair.h"
 #include "policy/action_space.h"
-#include "policy/fallback_limits.h"
 #include "policy/guard.h"
 #include "policy/observation_space.h"
-#include "policy/reward.h"
+#include "policy/task.h"
 
 namespace flash {
 
@@ -39,6 +38,8 @@ class BorrowedLatency {
   int next_ = 0;
 };
 
+inline constexpr int kMaxActionDim = 2;
+
 /// Everything that a step changes, but for the fallback's memory. Trivially copied: the oracle looks ahead on
 /// copies.
 class WorldCore {
@@ -56,15 +57,14 @@ class WorldCore {
 
   const Pair& pair() const { return *pair_; }
   Task task() const { return pair_->task(); }
+  const TaskSpec& spec() const { return *spec_; }
   const StateVector& state() const { return state_; }
   const Reward& reward() const { return reward_; }  // of the last act()
   const Observation& observation() const { return now_; }
   const NodeTick& truth() const { return tick_; }
   const NodeState& node() const { return node_; }
   /// Knob values in force: {cores, bytes} or {kHz}.
-  std::span<const double> in_force() const {
-    return {in_force_.data(), static_cast<std::size_t>(action_size(task()))};
-  }
+  std::span<const double> in_force() const { return {in_force_.data(), spec_->knobs.size()}; }
   std::uint64_t step() const { return step_; }
   double time_s() const { return offset_s_ + static_cast<double>(step_); }
 
@@ -87,27 +87,26 @@ class WorldCore {
   void put_in_force(std::size_t i, KnobKind knob, double allowed);
   void pass(bool with_reward, bool median);
   void observe(const NodeTick& tick, const NodeSettings& settings);
-  void judge_step(const Observation& before);
+  /// The step as the task sees it; what it points to lives until the next call in this thread.
+  TaskStep seen(const Observation* before) const;
 
   const Pair* pair_ = nullptr;
+  const TaskSpec* spec_ = nullptr;
   Random random_;
   double offset_s_ = 0;
   double held_rate_ = -1;  // below 0: the trace's
   std::uint64_t step_ = 0;
   NodeState node_;
   NodeTick tick_;
-  std::array<double, 2> in_force_{};
-  double khz_before_ = 0, highest_power_ = 0, gain_ = std::numeric_limits<double>::quiet_NaN();
-  std::array<FlapRecord, 2> flaps_;
-  GrowthRoom growth_;
+  std::array<double, kMaxActionDim> in_force_{}, in_force_before_{};
+  double highest_power_ = 0;
+  std::array<FlapRecord, kMaxActionDim> flaps_;
   BorrowedLatency latency_;
-  FrequencyPast past_;  // cpu-frequency
+  TaskMemory memory_;
   Observation now_;
   StateVector state_;
   Reward reward_;
 };
-
-inline constexpr int kMaxActionDim = 2;
 
 class World {
  public:
@@ -132,12 +131,11 @@ class World {
   const WorldCore& core() const { return core_; }
 
  private:
-  std::size_t action_size() const { return static_cast<std::size_t>(flash::action_size(core_.task())); }
+  std::size_t action_size() const { return static_cast<std::size_t>(core_.spec().action_size()); }
   void ask_fallback();
 
   WorldCore core_;
-  std::unique_ptr<LimitsFallback> limits_;
-  bool with_fallback_ = false;
+  TaskFallback rules_;  // empty: reset without
   std::array<float, kMaxActionDim> executed_{}, fallback_{};
   std::array<double, kMaxActionDim> fallback_knobs_{};
 };

@@ -8,6 +8,8 @@
 
 #include "core/random.h"
 #include "policy/observation_space.h"
+#include "policy/tasks/cpu_frequency.h"
+#include "policy/tasks/resource_limits.h"
 
 namespace flash {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "agents/agent.h"
 #include "policy/observation_space.h"
+#include "policy/tasks/cpu_frequency.h"
 #include "tests/agents/frequency_toy.h"
 #include "tests/agents/lqr_toy.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policy/tasks/cpu_frequency.h"
 #include "tests/agents/toy_frequency.h"
 
 namespace flash {

@@ -2,6 +2,7 @@
 // seeds).
 #include <gtest/gtest.h>
 
+#include "policy/tasks/resource_limits.h"
 #include "tests/agents/toy_limits.h"
 
 namespace flash {

@@ -19,6 +19,7 @@
 #include "policy/guard.h"
 #include "policy/observation_space.h"
 #include "policy/reward.h"
+#include "policy/tasks/resource_limits.h"
 
 namespace flash::toy {
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "collectors/cgroup_collector.h"
+#include "policy/tasks/resource_limits.h"
 #include "tests/support/fake_host.h"
 
 namespace flash {

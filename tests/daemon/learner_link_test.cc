@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "policy/tasks/resource_limits.h"
 #include "tests/daemon/scripted_learner.h"
 
 namespace flash {

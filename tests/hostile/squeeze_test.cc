@@ -18,6 +18,7 @@
 #include "link/messages.h"
 #include "link/seqpacket.h"
 #include "policy/observation_space.h"
+#include "policy/tasks/resource_limits.h"
 #include "tests/actuators/temporary_folder.h"
 #include "tests/hostile/flashd_process.h"
 #include "tests/support/own_cgroup.h"

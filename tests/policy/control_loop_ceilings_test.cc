@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "policy/tasks/resource_limits.h"
 #include "tests/policy/loop_fixture.h"
 
 namespace flash {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/tasks/resource_limits.h"
 #include "tests/policy/policies.h"
 
 namespace flash {

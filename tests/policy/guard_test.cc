@@ -87,7 +87,7 @@ struct Objective : Fixture {
 };
 
 TEST_F(Objective, HoldsALimitToWhatTheRulesAskForOnlyWhereThatIsMore) {
-  ObjectiveAccount account(Task::ResourceLimits);
+  ObjectiveAccount account(3, 0);
   account.step(false, true);
   account.step(true, false);
   in.objective = &account;
@@ -105,7 +105,7 @@ TEST_F(Objective, HoldsALimitToWhatTheRulesAskForOnlyWhereThatIsMore) {
 
 TEST_F(Objective, SaysThatTheRulesAreMeasuredAnew) {
   frequency(2.2e6);
-  ObjectiveAccount account(Task::CpuFrequency);
+  ObjectiveAccount account(15, 50);
   for (int i = 0; i < 80; ++i) account.step(i % 4 == 0, false);
   ASSERT_TRUE(account.measuring());
   in.objective = &account;
@@ -119,7 +119,7 @@ TEST_F(Objective, SaysThatTheRulesAreMeasuredAnew) {
 
 TEST_F(Objective, HoldsAFrequencyToWhatTheRulesAskForUpwardsAndDownwards) {
   frequency(2.2e6);
-  ObjectiveAccount account(Task::CpuFrequency);
+  ObjectiveAccount account(15, 50);
   in.objective = &account;
   in.rules_ask = 2.2e6;
   EXPECT_EQ(ask(1.8e6), 2.2e6);

@@ -11,6 +11,8 @@
 #include "policy/fallback_frequency.h"
 #include "policy/observation_space.h"
 #include "policy/reward.h"
+#include "policy/tasks/cpu_frequency.h"
+#include "policy/tasks/resource_limits.h"
 
 namespace flash {
 namespace {

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "policy/learning_view.h"
+#include "policy/tasks/cpu_frequency.h"
+#include "policy/tasks/resource_limits.h"
 #include "tests/policy/policies.h"
 
 namespace flash {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "policy/action_space.h"
+#include "policy/tasks/cpu_frequency.h"
 
 namespace flash {
 namespace {

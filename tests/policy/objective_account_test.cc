@@ -5,9 +5,15 @@
 #include <algorithm>
 
 #include "policy/managed_agent.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
+
+ObjectiveAccount account_of(Task task) {
+  const TaskSpec& spec = task_spec(task);
+  return {spec.objective_slack, spec.objective_known};
+}
 
 struct Account : testing::Test {
   /// `misses` of every `of` steps, for so many steps.
@@ -20,7 +26,7 @@ struct Account : testing::Test {
     for (; account.overdrawn() && steps < 100000; ++steps) account.step(false, true);
     return steps;
   }
-  ObjectiveAccount account{Task::ResourceLimits};
+  ObjectiveAccount account = account_of(Task::ResourceLimits);
 };
 
 TEST_F(Account, NothingKnownIsInOrder) {
@@ -41,7 +47,7 @@ TEST_F(Account, WhereTheRulesNeverMissThePolicyMayMissThreeTimes) {
 }
 
 TEST_F(Account, AFrequencysPolicyMayMissFifteenTimes) {
-  account = ObjectiveAccount(Task::CpuFrequency);
+  account = account_of(Task::CpuFrequency);
   live(500, 0, 1, true);
   for (int i = 0; i < 15; ++i) {
     account.step(true, false);
@@ -53,7 +59,7 @@ TEST_F(Account, AFrequencysPolicyMayMissFifteenTimes) {
 }
 
 TEST_F(Account, OfAFrequencyWhatTheRulesMissedInAHardBeginningExcusesNothingForEver) {
-  account = ObjectiveAccount(Task::CpuFrequency);
+  account = account_of(Task::CpuFrequency);
   live(100, 1, 5, true);
   int held = 0, bout = 0, longest = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -69,7 +75,7 @@ TEST_F(Account, OfAFrequencyWhatTheRulesMissedInAHardBeginningExcusesNothingForE
 }
 
 TEST_F(Account, ARulesShareThatIsRightIsMeasuredAgainInFewSteps) {
-  account = ObjectiveAccount(Task::CpuFrequency);
+  account = account_of(Task::CpuFrequency);
   live(500, 1, 10, true);
   int held = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -82,7 +88,7 @@ TEST_F(Account, ARulesShareThatIsRightIsMeasuredAgainInFewSteps) {
 }
 
 TEST_F(Account, WhoHardlyMissesIsNotHeldForTheRulesToBeMeasured) {
-  account = ObjectiveAccount(Task::CpuFrequency);
+  account = account_of(Task::CpuFrequency);
   for (int i = 0; i < 20000; ++i) {
     ASSERT_FALSE(account.holds()) << i;
     account.step(i % 200 == 0, false);

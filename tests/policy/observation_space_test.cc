@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <limits>
+#include "policy/tasks/cpu_frequency.h"
+#include "policy/tasks/resource_limits.h"
 #include "tests/policy/fixtures.h"
 
 namespace flash {

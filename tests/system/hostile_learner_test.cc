@@ -27,6 +27,7 @@
 #include "link/messages.h"
 #include "link/seqpacket.h"
 #include "policy/observation_space.h"
+#include "policy/tasks/resource_limits.h"
 #include "tests/support/private_bus.h"
 #include "tests/support/unprivileged.h"
 
@@ -132,8 +133,8 @@ class HostileLearner : public testing::Test {
     const std::string program = std::string(FLASH_BINARY_DIR) + "/bin/flashd";
     const std::string address = bus_->address();
     const std::string lock = bus_->folder() + "/lock";
-    const char* argv[] = {program.c_str(), "--config",      config.c_str(), "--lock", lock.c_str(),
-                          "--bus",         address.c_str(), nullptr};
+    const char* argv[] = {program.c_str(), "--config", config.c_str(),  "--lock",
+                          lock.c_str(),    "--bus",    address.c_str(), nullptr};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 2, (bus_->folder() + "/log").c_str(),

@@ -16,6 +16,7 @@
 #include "lab/sim/pool.h"
 #include "lab/workloads/trace.h"
 #include "meta/shared_policy.h"
+#include "policy/tasks/resource_limits.h"
 
 namespace flash {
 namespace {

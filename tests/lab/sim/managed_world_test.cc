@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "policy/tasks/resource_limits.h"
 #include "tests/lab/sim/made_pool.h"
 
 namespace flash {

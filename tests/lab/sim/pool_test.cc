@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lab/sim/world.h"
+#include "policy/tasks/cpu_frequency.h"
 
 namespace flash {
 namespace {

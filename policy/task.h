@@ -1,0 +1,140 @@
+// Purpose: what a task is: a row that says what its agents see, what they may set, what is good, and the rule of thumb
+// that is in charge until a policy has proved itself. The control loop, the simulator and replay ask the row, and
+// none of them knows a task by name. A new task is a name (core/space.cc), a file in policy/tasks/ and a line in the
+// table of task.cc.
+// Ownership: rows are constants; an agent owns its TaskMemory and its TaskFallback.
+// Thread rule: pure functions; a row is added (tests) before other threads start.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "core/decision.h"
+#include "core/knob.h"
+#include "core/rule.h"
+#include "core/signal.h"
+#include "core/space.h"
+#include "core/target.h"
+#include "core/time.h"
+#include "policy/action_space.h"
+#include "policy/node_capacity.h"
+#include "policy/observation_space.h"
+
+namespace flash {
+
+/// A knob of the target in this step.
+struct KnobNow {
+  KnobKind knob = KnobKind::CpuLimit;
+  double value = std::numeric_limits<double>::quiet_NaN();  // read back; +inf: no limit; NaN: not known
+  // What the fallback takes for the value in force: the same, but where its own decision was varied, what it
+  // had wanted.
+  double own_view = std::numeric_limits<double>::quiet_NaN();
+  KnobScale scale = KnobRange{};
+  std::span<const double> steps;
+};
+const KnobNow* find_knob(std::span<const KnobNow> knobs, KnobKind knob);
+
+/// One step of an agent, as its task sees it. All that it points to is the caller's.
+struct TaskStep {
+  Duration at{};
+  const Rule* rule = nullptr;
+  const NodeCapacity* node = nullptr;
+  const Observation* before = nullptr;  // the step before; nullptr on the first
+  const Observation* now = nullptr;
+  std::span<const KnobNow> knobs;
+  int cpus = 1;  // of a CPU set, those that are online
+  // For the reward alone: what was in force during this step and the one before, and the highest power that was
+  // drawn recently in W (0: not measured).
+  const Action* in_force = nullptr;
+  const Action* in_force_before = nullptr;
+  double highest_power = 0;
+};
+
+/// What a task's agent remembers from step to step, in place and copied as bytes: the simulator's oracle looks ahead on
+/// copies, a hundred thousand times a second.
+class TaskMemory {
+ public:
+  static constexpr std::size_t kBytes = 384;
+  /// Makes a T of it. A task does so in its start(), and asks for the same T afterwards.
+  template <class T>
+  void start() {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kBytes && alignof(T) <= alignof(double));
+    new (bytes_.data()) T();
+  }
+  template <class T>
+  T& as() {
+    return *std::launder(reinterpret_cast<T*>(bytes_.data()));
+  }
+
+ private:
+  alignas(double) std::array<std::byte, kBytes> bytes_;
+};
+
+/// What a rule of thumb proposes.
+struct Proposal {
+  Action action;
+  std::string explanation;  // a sentence per knob; empty where no words were asked for
+  std::vector<Alternative> alternatives;
+};
+
+/// The rule-based controller of an agent, with what it remembers. Called once per step, also when it is not in charge:
+/// its windows must be warm when it is. `words` false: only what cannot be decided is said, for the simulator's pace.
+using TaskFallback = std::function<void(const TaskStep& step, bool words, Proposal& proposal)>;
+
+struct TaskSpec {
+  Task task;
+  std::string_view agent_prefix;  // of agents' names: "limits"
+  TargetKind target = TargetKind::Cgroup;
+  std::span<const StateEntry> state;
+  std::span<const KnobKind> knobs;  // what an action sets; of a discrete one it is one knob
+  int levels = 0;                   // discrete: how many
+
+  /// Without an objective of the rule, contention stands for one, and a policy that causes it is out (fast_trip.cc).
+  bool contention = false;
+  double objective_slack = 3;   // misses of the objective that a policy may have on top (objective_account.h)
+  double objective_known = 0;   // steps that must say what the rules miss
+  bool pays_for_power = false;  // RewardOptions::power_price counts
+
+  /// Called once for a new agent.
+  void (*start)(TaskMemory& memory) = nullptr;
+  /// The state of this step; once per step.
+  StateVector (*state_of)(const TaskStep& step, TaskMemory& memory) = nullptr;
+  /// What the step before earned; once per step, before state_of(). REQUIRES: in_force, in_force_before.
+  Reward (*reward)(const TaskStep& step, TaskMemory& memory) = nullptr;
+  /// Bytes above the working set that a memory limit must keep free, after state_of().
+  double (*growth_room)(TaskMemory& memory, Duration now) = nullptr;
+  /// CPUs that the target has now.
+  double (*cores)(const TaskStep& step) = nullptr;
+  TaskFallback (*fallback)() = nullptr;
+  /// What people are told of a reward beside the objective: ", use of the limits scored 0.93".
+  void (*explain_reward)(const Reward& reward, std::string& out) = nullptr;
+
+  ActionForm form() const { return action_form(task); }
+  int outputs() const { return form() == ActionForm::Discrete ? levels : static_cast<int>(knobs.size()); }
+  int action_size() const { return form() == ActionForm::Discrete ? 1 : static_cast<int>(knobs.size()); }
+};
+
+/// The task's row.
+const TaskSpec& task_spec(Task task);
+
+/// A row more, for as long as this lives (tests). REQUIRES: the task has none.
+class TaskAddition {
+ public:
+  explicit TaskAddition(const TaskSpec& spec);  // must outlive this
+  ~TaskAddition();
+  TaskAddition(const TaskAddition&) = delete;
+  TaskAddition& operator=(const TaskAddition&) = delete;
+
+ private:
+  std::size_t index_;
+};
+
+}  // namespace flash
