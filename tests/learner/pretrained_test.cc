@@ -9,12 +9,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "learner/model_inbox.h"
 #include "learner/model_trial.h"
 #include "learner/trainer.h"
 #include "tests/actuators/temporary_folder.h"
 #include "tests/learner/learner_fixtures.h"
-#include "tests/link/signed_models.h"
+#include "tests/learner/small_model.h"
 
 namespace flash {
 namespace {
@@ -25,34 +24,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-constexpr int kEmbedding = 4;
-
-SharedPolicyOptions policy_options() {
-  SharedPolicyOptions o;
-  o.state_dim = 3;
-  o.outputs = o.action_width = 2;
-  o.encoder = {EncoderKind::Set, kEmbedding, 8, 2, 8, 1e-3};
-  o.hidden = {8};
-  return o;
-}
-
-/// Embeddings spread over `width` around zero: the wider, the more a pool has seen.
-PolicyModel model(double width = 100, std::uint64_t seed = 1) {
-  Random random(3);
-  std::vector<std::vector<float>> pool(40);
-  for (auto& e : pool)
-    for (int i = 0; i < kEmbedding; ++i) e.push_back(static_cast<float>(random.uniform(-width, width)));
-  SharedPolicyOptions o = policy_options();
-  o.seed = seed;
-  return {"resource-limits",
-          "a test's",
-          "default, alpha 0.5",
-          {"cpu", "memory", "pressure"},
-          SharedPolicy::create(o)->checkpoint(),
-          *SeenEmbeddings::create(pool),
-          {50, 0.06, -0.02, 0.15}};
-}
 
 link::Announce fitting() {
   link::Announce a = announce();
@@ -128,7 +99,7 @@ class Pretrained : public ::testing::Test {
 };
 
 TEST_F(Pretrained, AnAgentBeginsWithTheModelAfterItsFirstEpisode) {
-  start(model());
+  start(small_model());
   live(1, 59, Stage::Initialized);
   EXPECT_THAT(offers(), IsEmpty());  // no episode, no embedding
   live(60, 61, Stage::Initialized);
@@ -147,7 +118,7 @@ TEST_F(Pretrained, AnAgentBeginsWithTheModelAfterItsFirstEpisode) {
 }
 
 TEST_F(Pretrained, TheEmbeddingIsMadeOncePerEpisodeAndNotWhileServing) {
-  start(model());
+  start(small_model());
   live(1, 61, Stage::Initialized);
   const auto first = offers();
   ASSERT_EQ(first.size(), 1U);
@@ -165,7 +136,7 @@ TEST_F(Pretrained, TheEmbeddingIsMadeOncePerEpisodeAndNotWhileServing) {
 }
 
 TEST_F(Pretrained, TheEmbeddingKeepsTheInitialStageHoweverManyBetterEpisodesFollow) {
-  start(model());
+  start(small_model());
   live(1, 61, Stage::Initialized, 0.1);
   ASSERT_EQ(offers().size(), 1U);
   std::uint64_t next = 62;
@@ -192,7 +163,7 @@ TEST_F(Pretrained, TheEmbeddingKeepsTheInitialStageHoweverManyBetterEpisodesFoll
       ASSERT_TRUE(without.insert(t));
     }
   }
-  const auto policy = *SharedPolicy::restore(model().policy);
+  const auto policy = *SharedPolicy::restore(small_model().policy);
   const std::vector<float> with = policy.embed(std::span<const TrajectoryBuffer>(&known, 1));
   const std::vector<float> own = policy.embed(std::span<const TrajectoryBuffer>(&without, 1));
   double apart = 0;
@@ -211,7 +182,7 @@ link::NearestPair shop(const link::Embedded& own, double times) {
 }
 
 TEST_F(Pretrained, ANeighbourPullsTheEmbeddingWhileOwnTrajectoriesAreFew) {
-  start(model());
+  start(small_model());
   live(1, 61, Stage::Initialized);
   const auto own = trainer_->take_embedded();
   ASSERT_EQ(own.size(), 1U);
@@ -240,7 +211,7 @@ TEST_F(Pretrained, ANeighbourPullsTheEmbeddingWhileOwnTrajectoriesAreFew) {
 }
 
 TEST_F(Pretrained, ANeighbourThatIsNotLikeItChangesNothing) {
-  start(model());
+  start(small_model());
   live(1, 61, Stage::Initialized);
   const auto own = trainer_->take_embedded();
   ASSERT_EQ(own.size(), 1U);
@@ -253,7 +224,7 @@ TEST_F(Pretrained, ANeighbourThatIsNotLikeItChangesNothing) {
 }
 
 TEST_F(Pretrained, ANeighbourThatCannotBeIsRefusedAndCounted) {
-  start(model());
+  start(small_model());
   live(1, 61, Stage::Initialized);
   const auto own = trainer_->take_embedded();
   ASSERT_EQ(own.size(), 1U);
@@ -278,7 +249,7 @@ TEST_F(Pretrained, ANeighbourThatCannotBeIsRefusedAndCounted) {
 }
 
 TEST_F(Pretrained, FarFromEverythingSeenTheFallbackStaysAndTheAgentLearnsAsWithoutAModel) {
-  start(model(1e-4));
+  start(small_model(1e-4));
   live(1, 61, Stage::Initialized);
   EXPECT_THAT(offers(), IsEmpty());
   EXPECT_THAT(said_, Contains(HasSubstr("out of distribution")));
@@ -293,7 +264,7 @@ TEST_F(Pretrained, FarFromEverythingSeenTheFallbackStaysAndTheAgentLearnsAsWitho
 }
 
 TEST_F(Pretrained, APolicyThatTheLifeCycleSentBackGivesWayForGood) {
-  start(model());
+  start(small_model());
   live(1, 120, Stage::Initialized);
   live(121, 200, Stage::Online, 0.1);
   ASSERT_EQ(offers().back().algorithm, "flash");
@@ -315,7 +286,7 @@ TEST_F(Pretrained, APolicyThatTheLifeCycleSentBackGivesWayForGood) {
 TEST_F(Pretrained, AModelThatDoesNotFitIsRefusedWithAReasonAndLearningGoesOn) {
   link::Announce other = fitting();
   other.reward = "paper, alpha 0.5";
-  start(model(), other);
+  start(small_model(), other);
   EXPECT_THAT(said_, Contains(HasSubstr("the rule's is 'paper, alpha 0.5'")));
   live(1, 61, Stage::Initialized);
   live(62, 300, Stage::Offline);
@@ -344,7 +315,7 @@ TEST_F(Pretrained, AModelWhosePoliciesFitNoMessageIsRefusedWhenItIsRead) {
   const auto read = [](int width) {
     SharedPolicyOptions o = policy_options();
     o.hidden = {width, width};
-    PolicyModel m = model();
+    PolicyModel m = small_model();
     m.policy = SharedPolicy::create(o)->checkpoint();
     auto made = PretrainedModel::from_bytes(encode(to_tensor_file(m)), Task::ResourceLimits, 1);
     return made ? std::string() : made.error().message();
@@ -361,21 +332,21 @@ TEST_F(Pretrained, AFileThatIsDamagedOrOfAnotherKindIsNamedAndLeftOut) {
     return said_.at(0);
   };
   EXPECT_THAT(trouble(), HasSubstr("no pretrained model " + path()));
-  std::string bytes = encode(to_tensor_file(model()));
+  std::string bytes = encode(to_tensor_file(small_model()));
   bytes[bytes.size() / 2] ^= 1;
   std::ofstream(path()) << bytes;
   EXPECT_THAT(trouble(), testing::AllOf(HasSubstr(path()), HasSubstr("digest")));
   std::ofstream(path()) << "";
   EXPECT_THAT(trouble(), HasSubstr(path()));
-  PolicyModel wrong = model();
+  PolicyModel wrong = small_model();
   wrong.state_names.pop_back();
   ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(wrong)));
   EXPECT_THAT(trouble(), testing::AllOf(HasSubstr(path()), HasSubstr("state_names")));
-  wrong = model();
+  wrong = small_model();
   wrong.task = "cpu-frequency";
   ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(wrong)));
   EXPECT_THAT(trouble(), HasSubstr("is of task 'cpu-frequency'"));
-  wrong = model();
+  wrong = small_model();
   std::vector<std::vector<float>> pool(10, std::vector<float>{1, 2});
   wrong.seen = *SeenEmbeddings::create(pool);
   ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(wrong)));
@@ -383,13 +354,13 @@ TEST_F(Pretrained, AFileThatIsDamagedOrOfAnotherKindIsNamedAndLeftOut) {
 }
 
 std::shared_ptr<const PretrainedModel> of_the_fleet(std::uint64_t version, double width = 100) {
-  const std::string bytes = encode(to_tensor_file(model(width, version)));
+  const std::string bytes = encode(to_tensor_file(small_model(width, version)));
   return std::make_shared<const PretrainedModel>(
       *PretrainedModel::from_bytes(bytes, Task::ResourceLimits, version));
 }
 
 TEST_F(Pretrained, AModelOfTheFleetTakesThePlaceOfThePackagedOne) {
-  start(model());
+  start(small_model());
   live(1, 61, Stage::Initialized);
   EXPECT_THAT(offers().back().model, Not(HasSubstr("version")));
   trainer_->hand_out(Task::ResourceLimits, {of_the_fleet(2)});
@@ -406,7 +377,7 @@ TEST_F(Pretrained, AModelOfTheFleetTakesThePlaceOfThePackagedOne) {
 }
 
 TEST_F(Pretrained, AnAgentThatServesKeepsWhatItHas) {
-  start(model());
+  start(small_model());
   live(1, 61, Stage::Initialized);
   live(62, 70, Stage::Serving);
   (void)offers();
@@ -417,7 +388,7 @@ TEST_F(Pretrained, AnAgentThatServesKeepsWhatItHas) {
 }
 
 TEST_F(Pretrained, AModelThatWouldEarnLessHereIsRefusedAndTheOneBeforeStays) {
-  start(model());
+  start(small_model());
   // The more of the first resource, the better; a policy that was never trained gives about the middle.
   for (std::uint64_t i = 1; i <= 300; ++i) {
     link::Step s = step(i, 60, Stage::Initialized);
@@ -440,7 +411,7 @@ TEST_F(Pretrained, AModelThatWouldEarnLessHereIsRefusedAndTheOneBeforeStays) {
 
 /// A model that gives this for all resources in every state.
 PretrainedModel that_always_gives(float action) {
-  PolicyModel m = model();
+  PolicyModel m = small_model();
   for (Tensor& t : m.policy.tensors) {
     if (t.name != "policy/parameters") continue;
     std::fill(t.values.end() - 18, t.values.end(), 0.0F);  // the last layer: two rows of eight, two biases
@@ -450,7 +421,7 @@ PretrainedModel that_always_gives(float action) {
 }
 
 TEST_F(Pretrained, ATrialIsAgainstTheModelInUseAndNotTheFallbackAlone) {
-  start(model());
+  start(small_model());
   // The more of the first resource, the better; the fallback has given everything between -1 and 1.
   float before = 0;
   for (std::uint64_t i = 1; i <= 400; ++i) {
@@ -476,122 +447,6 @@ TEST_F(Pretrained, ATrialIsAgainstTheModelInUseAndNotTheFallbackAlone) {
   EXPECT_TRUE(more.passed()) << more.trouble;
   const TrialResult same = try_model(much, &much, agents, *store_);
   EXPECT_TRUE(same.passed()) << same.trouble;
-}
-
-class Inbox : public ::testing::Test {
- protected:
-  Inbox() {
-    EXPECT_TRUE(write_key_pair(folder_.path() + "/release", link::release_key()));
-    start();
-  }
-  void start() {
-    inbox_ = std::make_unique<ModelInbox>(ModelInboxOptions{folder_.path(), folder_.path() + "/release.pub",
-                                                            "0.1.0", folder_.path() + "/accepted-models"},
-                                          [this](const Event& e) { said_.push_back(e.message); });
-  }
-  /// The versions that are believed.
-  std::vector<std::uint64_t> look() {
-    std::vector<std::uint64_t> versions;
-    for (const auto& found : inbox_->look())
-      for (const auto& m : found.models) versions.push_back(m->version());
-    return versions;
-  }
-  /// As flash-sync puts it there, the one before it beside; it passes its trial.
-  void use(std::uint64_t version, std::uint64_t before) {
-    put("resource-limits.previous.signed", before);
-    put("resource-limits.signed", version);
-    EXPECT_THAT(look(), Contains(version));
-    inbox_->accepted(Task::ResourceLimits, version);
-  }
-  void put(const std::string& name, std::uint64_t version, const KeyPair& key = link::release_key()) {
-    const std::string bytes = encode(to_tensor_file(model(100, version)));
-    ASSERT_TRUE(link::write_whole_file(folder_.path() + "/" + name,
-                                       encode(link::signed_as(link::manifest(version, bytes), bytes, key))));
-  }
-  TemporaryFolder folder_;
-  std::unique_ptr<ModelInbox> inbox_;
-  std::vector<std::string> said_;
-};
-
-TEST_F(Inbox, FindsWhatChangedTheNewestFirst) {
-  EXPECT_TRUE(inbox_->look().empty());
-  put("resource-limits.previous.signed", 3);
-  put("resource-limits.signed", 4);
-  const auto found = inbox_->look();
-  ASSERT_EQ(found.size(), 1U);
-  ASSERT_EQ(found[0].models.size(), 2U);
-  EXPECT_EQ(found[0].models[0]->version(), 4U);
-  EXPECT_EQ(found[0].models[1]->version(), 3U);
-  EXPECT_TRUE(inbox_->look().empty());
-  std::filesystem::remove(folder_.path() + "/resource-limits.signed");
-  ASSERT_EQ(inbox_->look().size(), 1U);
-}
-
-TEST_F(Inbox, BelievesNothingBecauseItLiesThere) {
-  put("resource-limits.signed", 4, link::strange_key());
-  const auto found = inbox_->look();
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_TRUE(found[0].models.empty());
-  EXPECT_EQ(inbox_->refused(), 1U);
-  EXPECT_THAT(said_, Contains(HasSubstr("not signed by a trusted key")));
-  // A model of another task under this name, well signed.
-  put("cpu-frequency.signed", 4);
-  EXPECT_TRUE(inbox_->look()[0].models.empty());
-}
-
-TEST_F(Inbox, AnOlderModelThanOneThatWasAcceptedIsRefusedAlsoAfterARestart) {
-  use(2, 1);
-  use(5, 2);
-  put("resource-limits.signed", 4);
-  EXPECT_THAT(look(), ElementsAre(2U));
-  EXPECT_THAT(said_, Contains(HasSubstr("version 4 is older than version 5, which was accepted here")));
-  start();
-  put("resource-limits.previous.signed", 1);
-  EXPECT_TRUE(look().empty());
-  EXPECT_EQ(inbox_->refused(), 2U);
-  put("resource-limits.signed", 5);
-  EXPECT_THAT(look(), ElementsAre(5U));
-}
-
-TEST_F(Inbox, AWithdrawalGoesBackToTheVersionBeforeAndTheNextOneIsTaken) {
-  use(2, 1);
-  use(5, 2);
-  use(2, 2);  // 5 was withdrawn
-  start();
-  EXPECT_THAT(look(), ElementsAre(2U, 2U));
-  inbox_->accepted(Task::ResourceLimits, 2);
-  use(6, 2);
-  use(2, 2);
-  put("resource-limits.signed", 5);  // between: not what 6 goes back to
-  EXPECT_THAT(look(), ElementsAre(2U));
-}
-
-TEST_F(Inbox, WhereTwoCameBetweenTwoLooksTheOneBetweenMayBeGoneBackTo) {
-  use(2, 1);
-  use(7, 6);
-  start();
-  use(6, 6);
-  put("resource-limits.signed", 2);
-  EXPECT_THAT(look(), ElementsAre(6U));
-}
-
-TEST_F(Inbox, TasksHaveTheirOwnVersions) {
-  use(5, 2);
-  put("cpu-frequency.signed", 3);
-  EXPECT_TRUE(look().empty());  // a model of resource limits under this name
-  EXPECT_THAT(said_, Not(Contains(HasSubstr("is older"))));
-}
-
-TEST_F(Inbox, WhereWhatWasAcceptedCannotBeReadNothingIsBelieved) {
-  use(5, 2);
-  std::ofstream(folder_.path() + "/accepted-models") << "resource-limits 5";
-  start();
-  EXPECT_TRUE(look().empty());
-  EXPECT_THAT(said_, Contains(HasSubstr("accepted-models does not say which models were accepted")));
-  inbox_->accepted(Task::ResourceLimits, 0);
-  std::filesystem::remove(folder_.path() + "/accepted-models");
-  start();
-  EXPECT_THAT(look(), ElementsAre(5U, 2U));
 }
 
 }  // namespace

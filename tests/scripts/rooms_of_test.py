@@ -31,5 +31,7 @@ check("the core is under all", {"daemon", "learner", "lab/report", "cli"} - {"cl
 check("what all are built with touches all", {"cli", "core", "scripts"} <= set(rooms("cmake/flash_test.cmake")))
 check("support of tests touches all", "cli" in rooms("tests/support/own_cgroup.h"))
 check("documents are read by tests of scripts", rooms("docs/man/flashd.8") == {"scripts": "touched"})
+check("whoever writes files is under the test of upgrades", "upgrade" in rooms("sync/outbox.cc"))
+check("its files", rooms("tests/upgrade/v0.1.0/store.db") == {"upgrade": "touched"})
 check("a picture of nothing", rooms("README.md") == {})
 check("no change, no room", rooms() == {})

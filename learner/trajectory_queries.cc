@@ -1,0 +1,264 @@
+// The trajectory store, as it is asked: nothing here writes.
+#include <algorithm>
+#include <cmath>
+
+#include "learner/trajectory_store_impl.h"
+
+namespace flash {
+
+using link::sqlite::Query;
+
+namespace {
+
+Stage stage_of(std::int64_t v) {
+  return v >= 0 && v <= static_cast<std::int64_t>(Stage::Serving) ? static_cast<Stage>(v)
+                                                                  : Stage::Initialized;
+}
+
+Controller controller_of(std::int64_t v) {
+  return v >= 0 && v <= static_cast<std::int64_t>(Controller::Learned) ? static_cast<Controller>(v)
+                                                                       : Controller::None;
+}
+
+constexpr const char* kStepColumns =
+    "s.seq, s.time_us, s.step, s.stage, s.controller, s.flags, s.reward, s.state, s.action, s.fallback, "
+    "e.number";
+
+link::Step step_of(const Query& q) {
+  link::Step s;
+  s.seq = static_cast<std::uint64_t>(q.integer(0));
+  s.time_us = q.integer(1);
+  s.step = static_cast<std::uint32_t>(q.integer(2));
+  s.stage = stage_of(q.integer(3));
+  s.controller = controller_of(q.integer(4));
+  const std::int64_t flags = q.integer(5);
+  s.explored = flags & kExplored;
+  s.end_of_episode = flags & kEnd;
+  s.state_trusted = flags & kStateTrusted;
+  s.reward_given = flags & kRewardGiven;
+  s.reward_trusted = flags & kRewardTrusted;
+  s.reward = static_cast<float>(q.real(6));
+  s.state = q.floats(7);
+  s.action = q.floats(8);
+  s.fallback = q.floats(9);
+  s.episode = static_cast<std::uint64_t>(q.integer(10));
+  return s;
+}
+
+constexpr const char* kEpisodeColumns =
+    "e.id, e.number, r.ordinal, e.first_seq, e.last_seq, e.steps, e.rewards, e.reward_sum, e.reward_squares, "
+    "e.stage, e.initial, e.complete, e.begun_us, e.ended_us";
+
+EpisodeSummary episode_of(const Query& q) {
+  EpisodeSummary e;
+  e.id = q.integer(0);
+  e.episode = static_cast<std::uint64_t>(q.integer(1));
+  e.first = q.integer(2) << kRunShift | q.integer(3);
+  e.last = q.integer(2) << kRunShift | q.integer(4);
+  e.steps = static_cast<std::uint32_t>(q.integer(5));
+  e.rewards = static_cast<std::uint32_t>(q.integer(6));
+  if (e.rewards > 0) {
+    e.reward_mean = q.real(7) / e.rewards;
+    e.reward_deviation = std::sqrt(std::max(0.0, q.real(8) / e.rewards - e.reward_mean * e.reward_mean));
+  }
+  e.stage = stage_of(q.integer(9));
+  e.initial = q.integer(10) != 0;
+  e.complete = q.integer(11) != 0;
+  e.begun_us = q.integer(12);
+  e.ended_us = q.integer(13);
+  return e;
+}
+
+}  // namespace
+
+Result<std::uint64_t> TrajectoryStore::last_seq(std::string_view key, std::uint64_t epoch,
+                                                std::string_view name) const {
+  FLASH_TRY(Query q, impl_->db.query("SELECT r.last_seq FROM agents a JOIN runs r ON r.agent = a.id "
+                                     "WHERE a.key = ? AND r.epoch = ? AND r.name = ?"));
+  q.bind(key).bind(static_cast<std::int64_t>(epoch)).bind(name);
+  FLASH_TRY(bool there, q.row());
+  return there ? static_cast<std::uint64_t>(q.integer(0)) : std::uint64_t{0};
+}
+
+Result<std::optional<link::Step>> TrajectoryStore::last_step(RunId run) const {
+  FLASH_TRY(Query q, impl_->db.query(std::string("SELECT ") + kStepColumns +
+                                     " FROM steps s JOIN episodes e ON e.id = s.episode WHERE s.run = ? "
+                                     "ORDER BY s.seq DESC LIMIT 1"));
+  q.bind(run);
+  FLASH_TRY(bool there, q.row());
+  if (!there) return std::optional<link::Step>{};
+  return std::optional<link::Step>{step_of(q)};
+}
+
+Result<std::vector<double>> TrajectoryStore::recent_rewards(std::string_view key, std::size_t n) const {
+  FLASH_TRY(std::int64_t agent, impl_->agent_id(key));
+  FLASH_TRY(Query q, impl_->db.query(
+                         "SELECT s.reward FROM runs r JOIN steps s ON s.run = r.id "
+                         "WHERE r.agent = ? AND s.flags & 16 ORDER BY r.ordinal DESC, s.seq DESC LIMIT ?"));
+  q.bind(agent).count(n);
+  std::vector<double> out;
+  while (true) {
+    FLASH_TRY(bool there, q.row());
+    if (!there) return out;
+    out.push_back(q.real(0));
+  }
+}
+
+Result<std::vector<Transition>> TrajectoryStore::recent_transitions(std::string_view key, std::size_t n,
+                                                                    std::size_t state_dim,
+                                                                    std::size_t action_dim) const {
+  FLASH_TRY(std::int64_t agent, impl_->agent_id(key));
+  // The same conditions as transition_of(), in SQL: an untrusted tail does not use up the n.
+  FLASH_TRY(
+      Query q,
+      impl_->db.query(
+          "SELECT s.controller, s.state, s.action, s.fallback, n.reward, n.state, n.fallback "
+          "FROM runs r JOIN steps s ON s.run = r.id JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 "
+          "WHERE r.agent = ?1 AND s.flags & 4 AND n.flags & 4 AND n.flags & 16 "
+          "AND length(s.state) = ?2 AND length(n.state) = ?2 AND length(s.action) = ?3 "
+          "ORDER BY r.ordinal DESC, s.seq DESC LIMIT ?4"));
+  q.bind(agent).count(state_dim * sizeof(float)).count(action_dim * sizeof(float)).count(n);
+  std::vector<Transition> out;
+  while (true) {
+    FLASH_TRY(bool there, q.row());
+    if (!there) break;
+    Transition t;
+    t.by_fallback = controller_of(q.integer(0)) == Controller::Fallback;
+    t.state = q.floats(1);
+    t.action = q.floats(2);
+    t.fallback = q.floats(3);
+    t.reward = static_cast<float>(q.real(4));
+    t.next_state = q.floats(5);
+    t.next_fallback = q.floats(6);
+    if (t.fallback.size() != action_dim) t.fallback.clear();
+    if (t.next_fallback.size() != action_dim) t.next_fallback.clear();
+    out.push_back(std::move(t));
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+Result<std::vector<EpisodeSummary>> TrajectoryStore::episodes(std::string_view key, std::size_t n) const {
+  FLASH_TRY(std::int64_t agent, impl_->agent_id(key));
+  FLASH_TRY(Query q, impl_->db.query(std::string("SELECT ") + kEpisodeColumns +
+                                     " FROM runs r JOIN episodes e ON e.run = r.id WHERE r.agent = ? "
+                                     "ORDER BY r.ordinal DESC, e.first_seq DESC LIMIT ?"));
+  q.bind(agent).count(n);
+  std::vector<EpisodeSummary> out;
+  while (true) {
+    FLASH_TRY(bool there, q.row());
+    if (!there) return out;
+    out.push_back(episode_of(q));
+  }
+}
+
+Result<TrajectorySelection> TrajectoryStore::select_trajectories(std::string_view key, std::size_t m,
+                                                                 std::size_t initial_episodes) const {
+  FLASH_TRY(std::vector<EpisodeSummary> all, episodes(key, SIZE_MAX));
+  for (std::size_t i = 0; i < std::min(initial_episodes, all.size()); ++i)
+    all[all.size() - 1 - i].initial = true;
+  std::erase_if(
+      all, [](const EpisodeSummary& e) { return !e.complete || e.rewards * 2 < e.steps || e.rewards == 0; });
+  const std::vector<EpisodeSummary> newest_first = all;
+  std::stable_sort(all.begin(), all.end(), [](const EpisodeSummary& a, const EpisodeSummary& b) {
+    return a.reward_mean > b.reward_mean;
+  });
+  TrajectorySelection out;
+  const std::size_t half = m / 2;
+  const std::size_t best = std::min(half, all.size());
+  out.best.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(best));
+  for (std::size_t i = all.size(); i > best && out.worst.size() < half; --i)
+    if (!all[i - 1].initial) out.worst.push_back(all[i - 1]);
+  for (const EpisodeSummary& e : newest_first) {
+    const bool among_best =
+        std::any_of(out.best.begin(), out.best.end(), [&](const EpisodeSummary& b) { return b.id == e.id; });
+    if (e.initial && !among_best && out.initial.size() < half) out.initial.push_back(e);
+  }
+  return out;
+}
+
+Result<std::vector<StoredStep>> TrajectoryStore::trajectory(std::int64_t episode) const {
+  FLASH_TRY(Query q,
+            impl_->db.query(std::string("SELECT ") + kStepColumns +
+                            ", r.ordinal, n.reward, n.flags FROM episodes e JOIN runs r ON r.id = e.run "
+                            "JOIN steps s ON s.run = e.run AND s.seq BETWEEN e.first_seq AND e.last_seq AND "
+                            "s.episode = e.id LEFT JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 "
+                            "WHERE e.id = ? ORDER BY s.seq"));
+  q.bind(episode);
+  std::vector<StoredStep> out;
+  while (true) {
+    FLASH_TRY(bool there, q.row());
+    if (!there) return out;
+    StoredStep s;
+    s.step = step_of(q);
+    s.time = q.integer(11) << kRunShift | static_cast<std::int64_t>(s.step.seq);
+    if (q.integer(13) & kRewardTrusted) s.earned = static_cast<float>(q.real(12));
+    out.push_back(std::move(s));
+  }
+}
+
+Result<TrajectoryStore::Counts> TrajectoryStore::counts() const {
+  FLASH_TRY(Query q,
+            impl_->db.query("SELECT (SELECT count(*) FROM agents), (SELECT count(*) FROM runs), count(*), "
+                            "total(steps) FROM episodes"));
+  FLASH_TRY(bool there, q.row());
+  Counts c;
+  if (!there) return c;
+  c.agents = static_cast<std::uint64_t>(q.integer(0));
+  c.runs = static_cast<std::uint64_t>(q.integer(1));
+  c.episodes = static_cast<std::uint64_t>(q.integer(2));
+  c.steps = static_cast<std::uint64_t>(q.integer(3));
+  return c;
+}
+
+Result<std::vector<std::string>> TrajectoryStore::keys() const {
+  FLASH_TRY(Query q, impl_->db.query("SELECT key FROM agents"));
+  std::vector<std::string> out;
+  while (true) {
+    FLASH_TRY(bool there, q.row());
+    if (!there) return out;
+    out.push_back(q.text(0));
+  }
+}
+
+Result<std::uint64_t> TrajectoryStore::used_bytes() const {
+  FLASH_TRY(std::int64_t pages, impl_->db.number("PRAGMA page_count"));
+  FLASH_TRY(std::int64_t free, impl_->db.number("PRAGMA freelist_count"));
+  FLASH_TRY(std::int64_t size, impl_->db.number("PRAGMA page_size"));
+  return static_cast<std::uint64_t>((pages - free) * size);
+}
+
+Result<std::vector<std::string>> TrajectoryStore::verify() const {
+  std::vector<std::string> problems;
+  {
+    FLASH_TRY(Query q, impl_->db.query("PRAGMA integrity_check(10)"));
+    while (true) {
+      FLASH_TRY(bool there, q.row());
+      if (!there) break;
+      if (q.text(0) != "ok") problems.push_back(q.text(0));
+    }
+  }
+  // An episode's numbers against its steps. Its last reward may have gone with the episode after it.
+  FLASH_TRY(Query q,
+            impl_->db.query(
+                "SELECT e.id, e.steps, count(s.seq), e.rewards, total(n.flags & 16 <> 0), e.first_seq, "
+                "min(s.seq), e.last_seq, max(s.seq), r.last_seq FROM episodes e JOIN runs r ON r.id = e.run "
+                "LEFT JOIN steps s ON s.run = e.run AND s.episode = e.id "
+                "LEFT JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 GROUP BY e.id"));
+  while (true) {
+    FLASH_TRY(bool there, q.row());
+    if (!there) break;
+    if (q.integer(1) != q.integer(2) || q.integer(3) < q.integer(4) || q.integer(3) > q.integer(4) + 1 ||
+        q.integer(5) != q.integer(6) || q.integer(7) != q.integer(8) || q.integer(9) < q.integer(8))
+      problems.push_back("episode " + std::to_string(q.integer(0)) + ": " + std::to_string(q.integer(1)) +
+                         " steps and " + std::to_string(q.integer(3)) + " rewards by its row, " +
+                         std::to_string(q.integer(2)) + " and " + std::to_string(q.integer(4)) +
+                         " in the steps");
+  }
+  FLASH_TRY(std::int64_t stray,
+            impl_->db.number("SELECT count(*) FROM steps WHERE episode NOT IN (SELECT id FROM episodes)"));
+  if (stray) problems.push_back(std::to_string(stray) + " steps without an episode");
+  return problems;
+}
+
+}  // namespace flash
