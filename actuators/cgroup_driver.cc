@@ -130,7 +130,7 @@ Result<std::vector<KnobInfo>> CgroupDriver::discover(const Target& target, const
 }
 
 Result<CgroupDriver::Open*> CgroupDriver::open(const KnobRef& ref) {
-  auto& all = opened(ref.kind);
+  auto& all = opened(ref.kind.kind);
   const auto found = all.find(ref.locator);
   if (found != all.end()) return found->second.get();
 
@@ -139,18 +139,19 @@ Result<CgroupDriver::Open*> CgroupDriver::open(const KnobRef& ref) {
   if (!inode || cgroup.empty())
     return Error(std::errc::invalid_argument, "'" + ref.locator + "' names no cgroup");
   auto knob = std::make_unique<Open>();
-  knob->kind = ref.kind;
-  knob->version = layout_.version(controller_of(ref.kind));
+  knob->kind = ref.kind.kind;
+  knob->version = layout_.version(controller_of(ref.kind.kind));
   knob->inode = *inode;
   knob->cgroup = cgroup;
-  knob->directory = layout_.directory(controller_of(ref.kind), cgroup);
+  knob->directory = layout_.directory(controller_of(ref.kind.kind), cgroup);
   if (knob->directory.empty())
     return Error(std::errc::no_such_file_or_directory,
-                 "no hierarchy has " + std::string(traits(ref.kind).name));
+                 "no hierarchy has " + std::string(traits(ref.kind.kind).name));
   // A locator comes from a file: it must not lead out of the hierarchy.
   FLASH_CHECK(still_there(*knob));
-  const Files files = files_of(ref.kind, knob->version);
-  FLASH_CHECK(open_beneath(layout_.mount(controller_of(ref.kind)), knob->cgroup + "/" + files.value, O_PATH));
+  const Files files = files_of(ref.kind.kind, knob->version);
+  FLASH_CHECK(
+      open_beneath(layout_.mount(controller_of(ref.kind.kind)), knob->cgroup + "/" + files.value, O_PATH));
   FLASH_TRY(knob->value, KeptFile::open(knob->directory + "/" + files.value));
   if (files.period) {
     FLASH_TRY(knob->period, KeptFile::open(knob->directory + "/" + files.period));
@@ -176,7 +177,7 @@ Result<KnobReading> CgroupDriver::read(const KnobRef& ref) {
   // Whatever it says: of a cgroup that is gone only that it is gone is worth knowing.
   auto error = std::move(reading).error();
   if (auto there = still_there(*knob); !there) error = std::move(there).error();
-  if (vanished(error)) opened(ref.kind).erase(ref.locator);
+  if (vanished(error)) opened(ref.kind.kind).erase(ref.locator);
   return error;
 }
 
@@ -271,7 +272,7 @@ Result<void> CgroupDriver::restore(const KnobRef& ref, const std::string& raw) {
 }
 
 void CgroupDriver::close(const KnobRef& ref) {
-  opened(ref.kind).erase(ref.locator);
+  opened(ref.kind.kind).erase(ref.locator);
 }
 
 }  // namespace flash

@@ -94,7 +94,7 @@ std::optional<KnobBoard::Step> KnobBoard::prepare(Now now, const KnobChange& cha
     return std::nullopt;
   };
   Step step = step_for(change);
-  if (!step.knob) return refuse("the target has no " + std::string(traits(change.kind).name));
+  if (!step.knob) return refuse("the target has no " + knob_name(change.kind));
   Knob& knob = *step.knob;
   KnobView& view = *step.view;
   if (view.current.usable()) out.executed = view.current.value;
@@ -197,7 +197,7 @@ Result<void> KnobBoard::execute(Step& step, KnobOutcome& outcome) {
     outcome.message = "asked for " + setting_text(knob.ref.kind, step.value) + ", reads back as " +
                       setting_text(knob.ref.kind, after->value);
     // Frequencies are rounded and capped as a matter of course; a limit that stays what it was is a failure.
-    if (knob.ref.kind != KnobKind::CpuFrequency &&
+    if (knob.ref.kind.kind != KnobKind::CpuFrequency &&
         same_setting(knob.ref.kind, after->value, step.before.value))
       return Error(std::errc::io_error, outcome.message);
   }
@@ -219,8 +219,8 @@ Result<void> KnobBoard::execute(Step& step, KnobOutcome& outcome) {
 void KnobBoard::undo(std::span<Step> steps, std::size_t failed, bool pending,
                      std::vector<KnobOutcome>& outcomes) {
   const Target& target = steps[failed].managed->target;
-  const std::string because = " because " + std::string(traits(steps[failed].knob->ref.kind).name) + " of " +
-                              target.name + " could not be written";
+  const std::string because =
+      " because " + knob_name(steps[failed].knob->ref.kind) + " of " + target.name + " could not be written";
   for (std::size_t i = steps.size(); i-- > 0;) {
     Step& s = steps[i];
     if (s.cancelled || !within(s.managed->target, target)) continue;

@@ -86,25 +86,25 @@ Result<std::vector<KnobInfo>> SystemdDriver::discover(const Target& target, cons
 }
 
 Result<KnobReading> SystemdDriver::read_files(const KnobRef& ref) {
-  KnobRef& known = (ref.kind == KnobKind::CpuLimit ? cpu_ : memory_)[ref.locator];
+  KnobRef& known = (ref.kind.kind == KnobKind::CpuLimit ? cpu_ : memory_)[ref.locator];
   if (!known.locator.empty()) {
     auto reading = files_.read(known);
     if (reading || !vanished(reading.error())) return reading;
   }
   // The unit was restarted, or has no such file.
   files_.close(known);
-  FLASH_TRY(auto locator, cgroup_locator(layout_, ref.kind, ref.locator));
-  known = {ref.kind, ref.target, {}, std::move(locator)};
+  FLASH_TRY(auto locator, cgroup_locator(layout_, ref.kind.kind, ref.locator));
+  known = {ref.kind.kind, ref.target, {}, std::move(locator)};
   auto reading = files_.read(known);
-  if (reading || !vanished(reading.error()) || v1(ref.kind)) return reading;
+  if (reading || !vanished(reading.error()) || v1(ref.kind.kind)) return reading;
   known.locator.clear();
-  return KnobReading{kUnlimited, ref.kind == KnobKind::CpuLimit ? "max 100000" : "max", {}};
+  return KnobReading{kUnlimited, ref.kind.kind == KnobKind::CpuLimit ? "max 100000" : "max", {}};
 }
 
 /// The drop-in that sets the property now; empty if there is none.
 std::string SystemdDriver::drop_in(const KnobRef& ref) const {
   for (const char* top : kDropInTops) {
-    const std::string file = unit_of(ref.locator) + ".d/50-" + setting(ref.kind) + ".conf";
+    const std::string file = unit_of(ref.locator) + ".d/50-" + setting(ref.kind.kind) + ".conf";
     if (has_text(root_.path(top), file)) return root_.path(top) + file;
   }
   return {};
@@ -115,7 +115,7 @@ Result<KnobReading> SystemdDriver::read(const KnobRef& ref) {
   const auto path = drop_in(ref);
   if (!reading && vanished(reading.error()) && !path.empty()) {
     FLASH_TRY(const auto text, read_file(path));
-    const auto value = drop_in_value(text, ref.kind, setting(ref.kind));
+    const auto value = drop_in_value(text, ref.kind.kind, setting(ref.kind.kind));
     if (value) return KnobReading{*value, "stopped|runtime", {}};
   }
   if (reading) reading->raw += path.empty() ? "|none" : "|runtime";
@@ -127,8 +127,8 @@ Result<void> SystemdDriver::set(const KnobRef& ref, double value) {
   if (std::chrono::steady_clock::now() < silent_until_)
     return Error(std::errc::timed_out, "systemd did not answer a moment ago; it is asked again soon");
   const std::string unit = unit_of(ref.locator);
-  const bool cpu = ref.kind == KnobKind::CpuLimit;
-  const char* property = cpu ? "CPUQuotaPerSecUSec" : setting(ref.kind);
+  const bool cpu = ref.kind.kind == KnobKind::CpuLimit;
+  const char* property = cpu ? "CPUQuotaPerSecUSec" : setting(ref.kind.kind);
   const std::uint64_t number =
       std::isinf(value)
           ? UINT64_MAX
@@ -156,7 +156,8 @@ Result<void> SystemdDriver::set(const KnobRef& ref, double value) {
 
 Result<void> SystemdDriver::write(const KnobRef& ref, double value) {
   // The drop-in that systemd writes has CPUQuota= in whole percents: anything finer changes at daemon-reload.
-  if (ref.kind == KnobKind::CpuLimit && std::isfinite(value)) value = std::ceil(value * 100 - 1e-6) / 100;
+  if (ref.kind.kind == KnobKind::CpuLimit && std::isfinite(value))
+    value = std::ceil(value * 100 - 1e-6) / 100;
   return put(ref, value);
 }
 
@@ -180,9 +181,9 @@ Result<void> SystemdDriver::restore(const KnobRef& ref, const std::string& raw) 
     return Error(std::errc::invalid_argument, "'" + raw + "' is no original of systemd");
   const auto file = text.substr(0, bar);
   Result<double> value = 0.0;
-  if (ref.kind == KnobKind::MemoryLimit) {
-    value = v1(ref.kind) ? parse_limit_v1(file) : parse_limit_v2(file);
-  } else if (v1(ref.kind)) {
+  if (ref.kind.kind == KnobKind::MemoryLimit) {
+    value = v1(ref.kind.kind) ? parse_limit_v1(file) : parse_limit_v2(file);
+  } else if (v1(ref.kind.kind)) {
     const auto space = std::min(file.find(' '), file.size());
     value = parse_cfs_limit(file.substr(0, space), file.substr(std::min(space + 1, file.size())));
   } else {
@@ -201,7 +202,7 @@ Result<void> SystemdDriver::restore(const KnobRef& ref, const std::string& raw) 
 }
 
 void SystemdDriver::close(const KnobRef& ref) {
-  auto& known = ref.kind == KnobKind::CpuLimit ? cpu_ : memory_;
+  auto& known = ref.kind.kind == KnobKind::CpuLimit ? cpu_ : memory_;
   const auto found = known.find(ref.locator);
   if (found == known.end()) return;
   files_.close(found->second);

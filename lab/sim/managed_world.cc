@@ -55,8 +55,8 @@ class SimulatedNode final : public Collector, public Actuator {
       v.kind = limits ? kLimitsActions[i] : KnobKind::CpuFrequency;
       v.writable = true;
       v.original = world_->in_force()[i];
-      v.lower = world_->pair().range(v.kind).lower;
-      v.upper = world_->pair().range(v.kind).upper;
+      v.lower = world_->pair().range(v.kind.kind).lower;
+      v.upper = world_->pair().range(v.kind.kind).upper;
       v.driver = "simulated";
       if (!limits) v.steps.assign(world_->pair().steps().begin(), world_->pair().steps().end());
       knobs_.push_back(std::move(v));

@@ -105,11 +105,11 @@ void WorldCore::act(std::span<const double> wanted, bool words) {
   for (std::size_t i = 0; i < in_force().size(); ++i) {
     in.knob = limits ? kLimitsActions[i] : KnobKind::CpuFrequency;
     in.current = in_force_[i];
-    in.range = pair_->range(in.knob);
+    in.range = pair_->range(in.knob.kind);
     in.flaps = &flaps_[i];
     double allowed = apply_guards(in, wanted[i], verdicts);
     if (in.knob == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
-    put_in_force(i, in.knob, allowed);
+    put_in_force(i, in.knob.kind, allowed);
   }
   verdicts.clear();
   pass(true, false);

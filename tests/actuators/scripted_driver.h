@@ -20,9 +20,7 @@ class ScriptedDriver final : public KnobDriver {
   explicit ScriptedDriver(std::vector<KnobKind> kinds = {KnobKind::CpuLimit, KnobKind::MemoryLimit})
       : kinds_(std::move(kinds)) {}
 
-  static std::string key(KnobKind kind, const std::string& path) {
-    return std::string(traits(kind).name) + " " + path;
-  }
+  static std::string key(const KnobId& kind, const std::string& path) { return knob_name(kind) + " " + path; }
 
   std::string_view name() const override { return "scripted"; }
   Result<std::vector<KnobInfo>> discover(const Target& target, const Rule&) override {
