@@ -36,7 +36,9 @@ struct KnobTraits {
   std::string_view name;  // "cpu-limit", "memory-limit", "cpu-frequency": stable key everywhere; no '/'
   std::string_view unit;  // "cores", "bytes", "kHz"
   Task task;
-  double tolerance;  // relative difference below which two values are the same setting
+  double tolerance;     // relative difference below which two values are the same setting
+  bool capped = false;  // the hardware may round or cap what it is given, which is no failure
+  bool parts = false;   // one knob of several parts: its locator lists them, and its raw has a line for each
 };
 /// In the order of KnobKind.
 inline constexpr std::array<KnobTraits, 3> kNamedKnobs = {{
@@ -45,7 +47,7 @@ inline constexpr std::array<KnobTraits, 3> kNamedKnobs = {{
     // memory files are rounded down to pages.
     {KnobKind::MemoryLimit, "memory-limit", "bytes", Task::ResourceLimits, 0.0005},
     // drivers round to their table (scaling_available_frequencies is in kHz).
-    {KnobKind::CpuFrequency, "cpu-frequency", "kHz", Task::CpuFrequency, 0.001},
+    {KnobKind::CpuFrequency, "cpu-frequency", "kHz", Task::CpuFrequency, 0.001, true, true},
 }};
 inline constinit Registry<KnobTraits> kKnobs(kNamedKnobs);
 /// The kind that the next row added to kKnobs will have.
