@@ -1,10 +1,5 @@
-// Purpose: CPU and memory limits of cgroups that we may write directly: nobody known, a delegated subtree, or
-// below the kubelet when the rule allows it.
-//
-//   CpuLimit     v2 cpu.max ("QUOTA PERIOD", the period is kept)
-//                v1 cpu.cfs_quota_us at the cpu.cfs_period_us found
-//   MemoryLimit  v2 memory.high
-//                v1 memory.limit_in_bytes (rounded to pages)
+// Purpose: limits of cgroups that we may write directly: nobody known, a delegated subtree, or below the
+// kubelet when the rule allows it. Which limits there are, and in which files: actuators/limit_files.
 //
 // Writes go through libcgroup, reads through kept descriptors (1 us against 7 to 19 us of libcgroup's
 // getters). libcgroup 2.0.2 as it really is:
@@ -31,7 +26,9 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
+#include "actuators/limit_files.h"
 #include "core/ports.h"
 #include "host/cgroup_layout.h"
 #include "host/file_io.h"
@@ -59,17 +56,18 @@ class CgroupDriver final : public KnobDriver {
   void keep_writable(Open& knob) const;
   Result<void> put(Open& knob, const char* file, const std::string& text);
   Result<void> give_back(Open& knob, const char* file, const std::string& text);
-  std::unordered_map<std::string, std::unique_ptr<Open>>& opened(KnobKind kind) {
-    return kind == KnobKind::CpuLimit ? cpu_ : memory_;
-  }
+  Open* opened(const KnobRef& ref);
+  Result<bool> look(const LimitFile& row, const std::string& why_not, KnobInfo& info);
+  static std::string why_blocked(const Target& target, const Rule& rule, const std::string& why_not);
 
   HostRoot root_;
   CgroupLayout layout_;
   bool libcgroup_ = false;
-  std::unordered_map<std::string, std::unique_ptr<Open>> cpu_, memory_;  // by locator
+  std::unordered_map<std::string, std::vector<std::unique_ptr<Open>>> open_;  // by locator
 };
 
 /// The locator of a cgroup's knob, for drivers that write cgroups by other means. ENOENT: no such cgroup.
-Result<std::string> cgroup_locator(const CgroupLayout& layout, KnobKind kind, std::string_view cgroup);
+Result<std::string> cgroup_locator(const CgroupLayout& layout, CgroupController controller,
+                                   std::string_view cgroup);
 
 }  // namespace flash

@@ -271,7 +271,7 @@ std::vector<std::string> KnobBoard::verify() {
   for (auto& [id, managed] : managed_) {
     for (const Knob& knob : managed->knobs) {
       if (knob.ledger_id == 0 || std::isnan(knob.ours)) continue;
-      const std::string what = managed->target.name + ": " + std::string(traits(knob.ref.kind).name);
+      const std::string what = managed->target.name + ": " + knob_name(knob.ref.kind);
       const auto now = knob.driver->read(knob.ref);
       if (!now)
         differences.push_back(what + " cannot be read: " + now.error().message());

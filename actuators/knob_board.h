@@ -19,7 +19,9 @@
 // one container whose memory cannot shrink (v1 EBUSY) must not take the CPU away again from all others. Where
 // targets are not strangers but nested, those below a failed one are undone with it. The order is global:
 // shrinking first, children before parents, then growing, parents before children, so that a child's limit
-// never exceeds its parent's (v1 refuses that, EINVAL).
+// never exceeds its parent's (v1 refuses that, EINVAL). Knobs of one target that bound each other
+// (actuators/limit_files: KnobCoupling) are written so that the bound holds in between, too; what would break
+// it in the end is refused.
 //
 // Ownership: drivers and ledger are borrowed and outlive it.
 // Thread rule: one thread.
@@ -87,6 +89,8 @@ class KnobBoard final : public Actuator {
   Step step_for(const KnobChange& change);
   std::optional<Step> prepare(Now now, const KnobChange& change, std::span<const Step> earlier,
                               KnobOutcome& out);
+  static const Step* unbounded(std::span<const Step> steps, std::string& why);
+  static void refuse_unbounded(std::vector<Step>& steps, std::vector<KnobOutcome>& outcomes);
   static void put_in_order(std::span<Step> steps);
   Result<void> announce(Now now, std::span<Step> steps);
   Result<void> execute(Step& step, KnobOutcome& outcome);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "actuators/knob_board_impl.h"
+#include "actuators/limit_files.h"
 #include "actuators/setting_text.h"
 #include "host/file_io.h"
 
@@ -228,13 +229,12 @@ void KnobBoard::look_for_missing() {
   for (auto& [id, managed] : managed_) {
     Managed& m = *managed;
     if (id.kind != TargetKind::Cgroup) continue;
-    const auto has = [&m](KnobKind kind) {
-      return std::any_of(m.knobs.begin(), m.knobs.end(),
-                         [kind](const Knob& k) { return k.ref.kind == kind; });
+    const auto missing = [&m](const LimitFile& row) {
+      return row.managed(m.rule) && std::none_of(m.knobs.begin(), m.knobs.end(), [&row](const Knob& k) {
+               return k.ref.kind.kind == row.knob;
+             });
     };
-    if ((!m.rule.cpu.manage || has(KnobKind::CpuLimit)) &&
-        (!m.rule.memory.manage || has(KnobKind::MemoryLimit)))
-      continue;
+    if (std::none_of(limit_files.begin(), limit_files.end(), missing)) continue;
     ++m.looks;
     if (!std::has_single_bit(m.looks) && m.looks % 64 != 0) continue;
     // A driver that fails now is asked again; what is there stays as it is.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actuators/knob_board_impl.h"
+#include "actuators/limit_files.h"
 #include "actuators/setting_text.h"
 #include "host/file_io.h"
 
@@ -41,6 +42,7 @@ std::vector<KnobOutcome> KnobBoard::apply(Now now, std::span<const KnobChange> c
       step->outcome = c;
       steps.push_back(std::move(*step));
     }
+  refuse_unbounded(steps, outcomes);
   if (steps.empty()) return outcomes;
   put_in_order(steps);
 
@@ -94,7 +96,7 @@ std::optional<KnobBoard::Step> KnobBoard::prepare(Now now, const KnobChange& cha
     return std::nullopt;
   };
   Step step = step_for(change);
-  if (!step.knob) return refuse("the target has no " + std::string(traits(change.kind).name));
+  if (!step.knob) return refuse("the target has no " + knob_name(change.kind));
   Knob& knob = *step.knob;
   KnobView& view = *step.view;
   if (view.current.usable()) out.executed = view.current.value;
@@ -138,6 +140,45 @@ std::optional<KnobBoard::Step> KnobBoard::prepare(Now now, const KnobChange& cha
   return step;
 }
 
+/// Of a knob that would be above the one that bounds it, as both stand in the end: the step of the two that
+/// moves towards the other, and says why it is refused. nullptr: there is none.
+const KnobBoard::Step* KnobBoard::unbounded(std::span<const Step> steps, std::string& why) {
+  for (const Step& s : steps)
+    for (const KnobCoupling& c : knob_couplings) {
+      const KnobId& moved = s.knob->ref.kind;
+      if (moved.kind != c.lower && moved.kind != c.upper) continue;
+      const KnobId lower(c.lower, moved.instance), upper(c.upper, moved.instance);
+      const Step *below = nullptr, *above = nullptr;
+      for (const Step& other : steps) {
+        if (other.managed != s.managed) continue;
+        if (other.knob->ref.kind == lower) below = &other;
+        if (other.knob->ref.kind == upper) above = &other;
+      }
+      double low = below ? below->value : kNoSetting, high = above ? above->value : kNoSetting;
+      for (const KnobView& v : s.managed->views) {
+        if (!below && v.kind == lower) low = v.current.value_or(kNoSetting);
+        if (!above && v.kind == upper) high = v.current.value_or(kNoSetting);
+      }
+      if (!(low > high) || same_setting(lower, low, high)) continue;
+      const Step* const towards = below && below->grows ? below : above && !above->grows ? above : nullptr;
+      if (!towards) continue;
+      why = knob_name(lower) + " of " + setting_text(lower, low) + " would be above " + knob_name(upper) +
+            " of " + setting_text(upper, high);
+      return towards;
+    }
+  return nullptr;
+}
+
+/// What is refused can leave a third knob without its room, so all are looked at again then.
+void KnobBoard::refuse_unbounded(std::vector<Step>& steps, std::vector<KnobOutcome>& outcomes) {
+  std::string why;
+  while (const Step* const s = unbounded(steps, why)) {
+    outcomes[s->outcome].status = WriteStatus::Refused;
+    outcomes[s->outcome].message = why;
+    steps.erase(steps.begin() + (s - steps.data()));
+  }
+}
+
 /// Without a knob where the target has none of this kind. Of several, the one that can be written.
 KnobBoard::Step KnobBoard::step_for(const KnobChange& change) {
   Step step;
@@ -154,12 +195,15 @@ KnobBoard::Step KnobBoard::step_for(const KnobChange& change) {
 }
 
 /// What shrinks comes first, innermost cgroups first; then what grows, outermost first: a child never has
-/// more than its parent.
+/// more than its parent. Within a target the knob that another one bounds shrinks before that and grows after
+/// it; undo() goes backwards, so that the same holds there.
 void KnobBoard::put_in_order(std::span<Step> steps) {
   std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
     if (a.grows != b.grows) return b.grows;
     const int da = depth_of(a.managed->target), db = depth_of(b.managed->target);
-    return a.grows ? da < db : da > db;
+    if (da != db) return a.grows ? da < db : da > db;
+    const int ra = coupling_rank(a.knob->ref.kind.kind), rb = coupling_rank(b.knob->ref.kind.kind);
+    return a.grows ? ra > rb : ra < rb;
   });
 }
 
@@ -197,8 +241,7 @@ Result<void> KnobBoard::execute(Step& step, KnobOutcome& outcome) {
     outcome.message = "asked for " + setting_text(knob.ref.kind, step.value) + ", reads back as " +
                       setting_text(knob.ref.kind, after->value);
     // Frequencies are rounded and capped as a matter of course; a limit that stays what it was is a failure.
-    if (knob.ref.kind != KnobKind::CpuFrequency &&
-        same_setting(knob.ref.kind, after->value, step.before.value))
+    if (!traits(knob.ref.kind).capped && same_setting(knob.ref.kind, after->value, step.before.value))
       return Error(std::errc::io_error, outcome.message);
   }
   outcome.status = WriteStatus::Written;
@@ -219,8 +262,8 @@ Result<void> KnobBoard::execute(Step& step, KnobOutcome& outcome) {
 void KnobBoard::undo(std::span<Step> steps, std::size_t failed, bool pending,
                      std::vector<KnobOutcome>& outcomes) {
   const Target& target = steps[failed].managed->target;
-  const std::string because = " because " + std::string(traits(steps[failed].knob->ref.kind).name) + " of " +
-                              target.name + " could not be written";
+  const std::string because =
+      " because " + knob_name(steps[failed].knob->ref.kind) + " of " + target.name + " could not be written";
   for (std::size_t i = steps.size(); i-- > 0;) {
     Step& s = steps[i];
     if (s.cancelled || !within(s.managed->target, target)) continue;

@@ -237,7 +237,7 @@ class Reader {
 
   std::string take_original(std::uint64_t id, std::span<const std::string_view> f) {
     if (f.size() != 10) return "original record is malformed";
-    const auto kind = knob_from_name(f[2]);
+    auto kind = knob_from_name(f[2]);
     const auto target_kind = number<int>(f[3]);
     const auto target = number<std::uint64_t>(f[4]);
     auto driver = unescape(f[5]);
@@ -250,8 +250,10 @@ class Reader {
       return "original record is malformed";
     LedgerEntry e;
     e.id = id;
-    e.ref = {
-        *kind, {static_cast<TargetKind>(*target_kind), *target}, std::move(*driver), std::move(*locator)};
+    e.ref = {std::move(*kind),
+             {static_cast<TargetKind>(*target_kind), *target},
+             std::move(*driver),
+             std::move(*locator)};
     e.original = *value;
     e.raw = std::move(*raw);
     e.when_s = *when;
@@ -270,8 +272,8 @@ class Reader {
     std::unordered_map<std::string, std::uint64_t> latest;
     for (auto it = c_.entries.begin(); it != c_.entries.end(); ++it) {
       const KnobRef& ref = it->second.ref;
-      const auto [at, fresh] = latest.emplace(
-          std::string(traits(ref.kind).name) + '\n' + ref.driver + '\n' + ref.locator, it->first);
+      const auto [at, fresh] =
+          latest.emplace(knob_name(ref.kind) + '\n' + ref.driver + '\n' + ref.locator, it->first);
       if (fresh) continue;
       c_.entries.erase(at->second);
       at->second = it->first;
@@ -302,7 +304,7 @@ void Writer::keep(bool keep, std::string_view reason) {
 void Writer::original(const LedgerEntry& e) {
   Record(out_, 'O')
       .number(e.id)
-      .text(traits(e.ref.kind).name)
+      .text(knob_name(e.ref.kind))
       .number(static_cast<int>(e.ref.target.kind))
       .number(e.ref.target.value)
       .text(e.ref.driver)

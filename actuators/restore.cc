@@ -46,8 +46,7 @@ RestoreReport::Item restore_knob(KnobDriver& driver, const LedgerEntry& entry) {
 
 std::vector<LedgerEntry> parts_of(const LedgerEntry& entry) {
   std::vector<LedgerEntry> parts;
-  if (entry.ref.kind != KnobKind::CpuFrequency || entry.ref.locator.find(',') == std::string::npos)
-    return parts;
+  if (!traits(entry.ref.kind).parts || entry.ref.locator.find(',') == std::string::npos) return parts;
   for (std::size_t at = 0; at < entry.raw.size();) {
     const auto end = std::min(entry.raw.find('\n', at), entry.raw.size());
     LedgerEntry& part = parts.emplace_back(entry);
@@ -62,7 +61,7 @@ namespace {
 
 RestoreReport::Item restore_part(KnobDriver& driver, const LedgerEntry& entry) {
   RestoreReport::Item item{entry.ref, false, {}};
-  const KnobKind kind = entry.ref.kind;
+  const KnobId& kind = entry.ref.kind;
   const auto now = driver.read(entry.ref);
   if (!now) {
     item.restored = vanished(now.error());

@@ -5,11 +5,11 @@
 
 namespace flash {
 
-std::string setting_text(KnobKind kind, double value) {
+std::string setting_text(const KnobId& knob, double value) {
   if (std::isnan(value)) return "nothing";
   if (std::isinf(value)) return "no limit";
   char text[64];
-  switch (kind) {
+  switch (knob.kind) {
     case KnobKind::CpuLimit:
       std::snprintf(text, sizeof text, "%.6g cores", value);
       break;

@@ -9,6 +9,6 @@
 
 namespace flash {
 
-std::string setting_text(KnobKind kind, double value);
+std::string setting_text(const KnobId& knob, double value);
 
 }  // namespace flash

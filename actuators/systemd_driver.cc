@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -13,7 +12,6 @@
 
 #include "host/cgroup_id.h"
 #include "host/file_io.h"
-#include "host/parse.h"
 #include "host/safe_path.h"
 
 namespace flash {
@@ -22,11 +20,6 @@ namespace {
 constexpr long kPollNs = 2'000'000;
 constexpr int kPolls = 125;             // a quarter of a second
 constexpr double kMinInterval_s = 0.9;  // one set per second and knob, with room for a tick that comes early
-constexpr double kMinCores = 0.01;      // 1 ms of the 100 ms period that systemd uses
-
-CgroupController controller_of(KnobKind kind) {
-  return kind == KnobKind::CpuLimit ? CgroupController::Cpu : CgroupController::Memory;
-}
 
 constexpr const char* kDropInTops[] = {"/run/systemd/system.control/", "/run/systemd/transient/"};
 
@@ -53,86 +46,104 @@ SystemdDriver::SystemdDriver(const HostRoot& root, CgroupLayout layout, sd_bus* 
                              SystemdDriverOptions options)
     : root_(root), layout_(layout), files_(root, std::move(layout)), bus_(bus), options_(options) {}
 
-bool SystemdDriver::v1(KnobKind kind) const {
-  return layout_.version(controller_of(kind)) == CgroupVersion::V1;
+bool SystemdDriver::v1(const LimitFile& row) const {
+  return layout_.version(row.controller) == CgroupVersion::V1;
 }
 
-/// The name in unit files.
-const char* SystemdDriver::setting(KnobKind kind) const {
-  if (kind == KnobKind::CpuLimit) return "CPUQuota";
-  return v1(kind) ? "MemoryLimit" : "MemoryHigh";
+/// The name in unit files; nullptr: systemd has no word for it.
+const char* SystemdDriver::setting(const LimitFile& row) const {
+  return v1(row) ? row.systemd.v1 : row.systemd.v2;
+}
+
+/// A property is of the unit: what has one per device is not set that way.
+bool SystemdDriver::has_word(const LimitFile& row) const {
+  return setting(row) && !row.instances;
+}
+
+/// For writing: its row, if systemd has a word for it.
+Result<const LimitFile*> SystemdDriver::row_of(const KnobRef& ref) const {
+  const LimitFile* const row = limit_file(ref.kind.kind);
+  if (!row || !has_word(*row))
+    return Error(std::errc::invalid_argument, "systemd has no property for " + knob_name(ref.kind));
+  return row;
 }
 
 Result<std::vector<KnobInfo>> SystemdDriver::discover(const Target& target, const Rule& rule) {
   std::vector<KnobInfo> knobs;
   if (target.id.kind != TargetKind::Cgroup || target.owner != CgroupOwner::Systemd) return knobs;
-  const std::array<std::pair<KnobKind, bool>, 2> kinds = {
-      {{KnobKind::CpuLimit, rule.cpu.manage}, {KnobKind::MemoryLimit, rule.memory.manage}}};
-  for (const auto& [kind, managed] : kinds) {
-    if (!managed || layout_.version(controller_of(kind)) == CgroupVersion::None) continue;
-    auto locator = cgroup_locator(layout_, kind, target.cgroup);
+  for (const LimitFile& row : limit_files) {
+    const auto version = layout_.version(row.controller);
+    if (!row.managed(rule) || version == CgroupVersion::None || !row.names(version).value) continue;
+    auto locator = cgroup_locator(layout_, row.controller, target.cgroup);
     if (!locator) continue;
-    KnobInfo info;
-    info.ref = {kind, target.id, std::string(name()), target.cgroup};
-    info.lower = kind == KnobKind::CpuLimit ? kMinCores : static_cast<double>(::sysconf(_SC_PAGESIZE));
-    info.min_interval_s = kMinInterval_s;
-    if (unit_of(target.cgroup).empty())
-      info.blocked_by = "systemd owns this cgroup and it is no unit of its own";
-    else if (!bus_)
-      info.blocked_by = "systemd owns this cgroup and there is no system bus to ask it";
-    knobs.push_back(std::move(info));
+    const auto directory = layout_.directory(row.controller, target.cgroup);
+    for (const auto& instance : row.instances ? row.instances(directory) : std::vector<std::string>(1)) {
+      KnobInfo info;
+      info.ref = {KnobId(row.knob, instance), target.id, std::string(name()), target.cgroup};
+      info.lower = row.systemd.least > 0 ? row.systemd.least : static_cast<double>(::sysconf(_SC_PAGESIZE));
+      info.min_interval_s = kMinInterval_s;
+      if (unit_of(target.cgroup).empty())
+        info.blocked_by = "systemd owns this cgroup and it is no unit of its own";
+      else if (!bus_)
+        info.blocked_by = "systemd owns this cgroup and there is no system bus to ask it";
+      else if (!has_word(row))
+        info.blocked_by = "systemd owns this cgroup and has no property for it";
+      knobs.push_back(std::move(info));
+    }
   }
   return knobs;
 }
 
-Result<KnobReading> SystemdDriver::read_files(const KnobRef& ref) {
-  KnobRef& known = (ref.kind == KnobKind::CpuLimit ? cpu_ : memory_)[ref.locator];
+Result<KnobReading> SystemdDriver::read_files(const KnobRef& ref, const LimitFile& row) {
+  KnobRef& known = known_[ref.locator][ref.kind];
   if (!known.locator.empty()) {
     auto reading = files_.read(known);
     if (reading || !vanished(reading.error())) return reading;
   }
   // The unit was restarted, or has no such file.
   files_.close(known);
-  FLASH_TRY(auto locator, cgroup_locator(layout_, ref.kind, ref.locator));
+  FLASH_TRY(auto locator, cgroup_locator(layout_, row.controller, ref.locator));
   known = {ref.kind, ref.target, {}, std::move(locator)};
   auto reading = files_.read(known);
-  if (reading || !vanished(reading.error()) || v1(ref.kind)) return reading;
+  if (reading || !vanished(reading.error()) || v1(row)) return reading;
   known.locator.clear();
-  return KnobReading{kUnlimited, ref.kind == KnobKind::CpuLimit ? "max 100000" : "max", {}};
+  return KnobReading{kUnlimited, row.systemd.absent, {}};
 }
 
 /// The drop-in that sets the property now; empty if there is none.
-std::string SystemdDriver::drop_in(const KnobRef& ref) const {
+std::string SystemdDriver::drop_in(const KnobRef& ref, const LimitFile& row) const {
   for (const char* top : kDropInTops) {
-    const std::string file = unit_of(ref.locator) + ".d/50-" + setting(ref.kind) + ".conf";
+    const std::string file = unit_of(ref.locator) + ".d/50-" + setting(row) + ".conf";
     if (has_text(root_.path(top), file)) return root_.path(top) + file;
   }
   return {};
 }
 
 Result<KnobReading> SystemdDriver::read(const KnobRef& ref) {
-  auto reading = read_files(ref);
-  const auto path = drop_in(ref);
+  const LimitFile* const row = limit_file(ref.kind.kind);
+  if (!row) return Error(std::errc::invalid_argument, knob_name(ref.kind) + " is no limit of a cgroup");
+  auto reading = read_files(ref, *row);
+  if (!has_word(*row)) return reading;
+  const auto path = drop_in(ref, *row);
   if (!reading && vanished(reading.error()) && !path.empty()) {
     FLASH_TRY(const auto text, read_file(path));
-    const auto value = drop_in_value(text, ref.kind, setting(ref.kind));
+    const auto value = drop_in_value(text, row->knob, setting(*row));
     if (value) return KnobReading{*value, "stopped|runtime", {}};
   }
   if (reading) reading->raw += path.empty() ? "|none" : "|runtime";
   return reading;
 }
 
-Result<void> SystemdDriver::set(const KnobRef& ref, double value) {
+Result<void> SystemdDriver::set(const KnobRef& ref, const LimitFile& row, double value) {
   if (!bus_) return Error(std::errc::not_connected, "there is no system bus to ask systemd");
   if (std::chrono::steady_clock::now() < silent_until_)
     return Error(std::errc::timed_out, "systemd did not answer a moment ago; it is asked again soon");
   const std::string unit = unit_of(ref.locator);
-  const bool cpu = ref.kind == KnobKind::CpuLimit;
-  const char* property = cpu ? "CPUQuotaPerSecUSec" : setting(ref.kind);
+  const char* property = row.systemd.property ? row.systemd.property : setting(row);
   const std::uint64_t number =
       std::isinf(value)
           ? UINT64_MAX
-          : static_cast<std::uint64_t>(std::llround(cpu ? std::max(value, kMinCores) * 1e6 : value));
+          : static_cast<std::uint64_t>(std::llround(std::max(value, row.systemd.least) * row.systemd.scale));
   sd_bus_message* call = nullptr;
   sd_bus_error error = SD_BUS_ERROR_NULL;
   int r = sd_bus_message_new_method_call(bus_, &call, "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
@@ -155,17 +166,18 @@ Result<void> SystemdDriver::set(const KnobRef& ref, double value) {
 }
 
 Result<void> SystemdDriver::write(const KnobRef& ref, double value) {
-  // The drop-in that systemd writes has CPUQuota= in whole percents: anything finer changes at daemon-reload.
-  if (ref.kind == KnobKind::CpuLimit && std::isfinite(value)) value = std::ceil(value * 100 - 1e-6) / 100;
-  return put(ref, value);
+  FLASH_TRY(const LimitFile* const row, row_of(ref));
+  // The drop-in that systemd writes has whole percents: anything finer changes at daemon-reload.
+  if (row->systemd.percents && std::isfinite(value)) value = std::ceil(value * 100 - 1e-6) / 100;
+  return put(ref, *row, value);
 }
 
-Result<void> SystemdDriver::put(const KnobRef& ref, double value) {
-  const auto before = read_files(ref);
+Result<void> SystemdDriver::put(const KnobRef& ref, const LimitFile& row, double value) {
+  const auto before = read_files(ref, row);
   if (!before) return before.error();
-  FLASH_CHECK(set(ref, value));
+  FLASH_CHECK(set(ref, row, value));
   for (int i = 0; i < kPolls; ++i) {
-    const auto now = read_files(ref);
+    const auto now = read_files(ref, row);
     if (!now || same_setting(ref.kind, now->value, value)) break;
     const timespec pause{0, kPollNs};
     ::nanosleep(&pause, nullptr);
@@ -174,25 +186,23 @@ Result<void> SystemdDriver::put(const KnobRef& ref, double value) {
 }
 
 Result<void> SystemdDriver::restore(const KnobRef& ref, const std::string& raw) {
+  FLASH_TRY(const LimitFile* const row, row_of(ref));
   const std::string_view text = raw;
   const auto bar = text.rfind('|');
   if (bar == std::string_view::npos)
     return Error(std::errc::invalid_argument, "'" + raw + "' is no original of systemd");
-  const auto file = text.substr(0, bar);
-  Result<double> value = 0.0;
-  if (ref.kind == KnobKind::MemoryLimit) {
-    value = v1(ref.kind) ? parse_limit_v1(file) : parse_limit_v2(file);
-  } else if (v1(ref.kind)) {
-    const auto space = std::min(file.find(' '), file.size());
-    value = parse_cfs_limit(file.substr(0, space), file.substr(std::min(space + 1, file.size())));
-  } else {
-    value = parse_cpu_max(file);
+  LimitText file{layout_.version(row->controller), ref.kind.instance, text.substr(0, bar), {}};
+  if (row->names(file.version).period) {
+    const auto space = std::min(file.value.find(' '), file.value.size());
+    file.period = file.value.substr(std::min(space + 1, file.value.size()));
+    file.value = file.value.substr(0, space);
   }
-  if (!value) return std::move(value).error();
-  auto done = put(ref, *value);
-  if (!done && vanished(done.error())) done = set(ref, *value);  // stopped: the property is still there
+  const Result<double> value = row->parse(file);
+  if (!value) return value.error();
+  auto done = put(ref, *row, *value);
+  if (!done && vanished(done.error())) done = set(ref, *row, *value);  // stopped: the property is still there
   const bool ours = text.substr(bar) == "|none";
-  if (const auto path = drop_in(ref); ours && !path.empty()) {
+  if (const auto path = drop_in(ref, *row); ours && !path.empty()) {
     auto emptied = make_empty(path);
     if (done && !emptied)
       done = std::move(emptied).error().context("the value is back, but our drop-in stays");
@@ -201,14 +211,16 @@ Result<void> SystemdDriver::restore(const KnobRef& ref, const std::string& raw) 
 }
 
 void SystemdDriver::close(const KnobRef& ref) {
-  auto& known = ref.kind == KnobKind::CpuLimit ? cpu_ : memory_;
-  const auto found = known.find(ref.locator);
-  if (found == known.end()) return;
-  files_.close(found->second);
-  known.erase(found);
+  const auto found = known_.find(ref.locator);
+  if (found == known_.end()) return;
+  if (const KnobRef* const known = found->second.find(ref.kind)) files_.close(*known);
+  found->second.erase(ref.kind);
+  if (found->second.empty()) known_.erase(found);
 }
 
 std::optional<double> drop_in_value(std::string_view text, KnobKind kind, std::string_view setting) {
+  const LimitFile* const row = limit_file(kind);
+  const bool percents = row && row->systemd.percents;
   std::optional<double> value;
   while (!text.empty()) {
     const auto end = std::min(text.find('\n'), text.size());
@@ -222,8 +234,7 @@ std::optional<double> drop_in_value(std::string_view text, KnobKind kind, std::s
     const auto [ptr, ec] = std::from_chars(line.data(), line.data() + line.size(), number);
     if (line.empty() || line == "infinity")
       value = kUnlimited;
-    else if (ec == std::errc{} && ptr == line.data() + line.size() && number >= 0 &&
-             percent == (kind == KnobKind::CpuLimit))
+    else if (ec == std::errc{} && ptr == line.data() + line.size() && number >= 0 && percent == percents)
       value = percent ? number / 100 : number;
   }
   return value;

@@ -1,6 +1,6 @@
-// Purpose: CPU and memory limits of units and scopes that systemd owns. A direct write there is lost at the
-// next daemon-reload or set-property, so these go through org.freedesktop.systemd1.Manager.SetUnitProperties
-// with runtime = true: CPUQuotaPerSecUSec, and MemoryHigh (MemoryLimit where the memory controller is v1).
+// Purpose: limits of units and scopes that systemd owns. A direct write there is lost at the next
+// daemon-reload or set-property, so these go through org.freedesktop.systemd1.Manager.SetUnitProperties with
+// runtime = true. Which property a limit has, and that it has none, is in actuators/limit_files.
 //
 // Reads come from the cgroup's files (a round trip per knob and tick would cost a hundred times as much).
 // systemd answers the call before it has written the file, so write() waits a bounded time for the file to
@@ -57,12 +57,14 @@ class SystemdDriver final : public KnobDriver {
   void close(const KnobRef& ref) override;
 
  private:
-  Result<KnobReading> read_files(const KnobRef& ref);
-  Result<void> set(const KnobRef& ref, double value);
-  Result<void> put(const KnobRef& ref, double value);
-  bool v1(KnobKind kind) const;
-  const char* setting(KnobKind kind) const;
-  std::string drop_in(const KnobRef& ref) const;
+  Result<KnobReading> read_files(const KnobRef& ref, const LimitFile& row);
+  Result<void> set(const KnobRef& ref, const LimitFile& row, double value);
+  Result<void> put(const KnobRef& ref, const LimitFile& row, double value);
+  bool v1(const LimitFile& row) const;
+  const char* setting(const LimitFile& row) const;
+  bool has_word(const LimitFile& row) const;
+  Result<const LimitFile*> row_of(const KnobRef& ref) const;
+  std::string drop_in(const KnobRef& ref, const LimitFile& row) const;
 
   HostRoot root_;
   CgroupLayout layout_;
@@ -70,7 +72,7 @@ class SystemdDriver final : public KnobDriver {
   sd_bus* bus_;
   SystemdDriverOptions options_;
   std::chrono::steady_clock::time_point silent_until_{};
-  std::unordered_map<std::string, KnobRef> cpu_, memory_;  // CgroupDriver's name of the knob, by path
+  std::unordered_map<std::string, KnobMap<KnobRef>> known_;  // CgroupDriver's name of the knobs, by path
 };
 
 /// The value of "CPUQuota=", "MemoryHigh=" or "MemoryLimit=" in a drop-in as systemd writes them: "50.00%" is

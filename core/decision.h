@@ -46,7 +46,7 @@ enum class Verdict : std::uint8_t { Changed, Refused };
 struct GuardVerdict {
   // "objective", "pressure", "slew", "flap", "bounds"; "capacity", "lease", "snapshot".
   std::string_view guard;
-  KnobKind knob = KnobKind::CpuLimit;
+  KnobId knob;
   Verdict verdict = Verdict::Changed;
   double before = 0, after = 0;
   std::string reason;
@@ -56,7 +56,7 @@ enum class WriteStatus : std::uint8_t { NotAsked, Unchanged, Written, Refused, F
 std::string_view to_string(WriteStatus s);
 
 struct KnobOutcome {
-  KnobKind knob = KnobKind::CpuLimit;
+  KnobId knob;
   WriteStatus status = WriteStatus::NotAsked;
   double asked = 0;
   double executed = 0;  // read back
@@ -65,7 +65,7 @@ struct KnobOutcome {
 
 /// The range a knob had when it was decided, so that a decision can be replayed without the machine.
 struct KnobContext {
-  KnobKind knob = KnobKind::CpuLimit;
+  KnobId knob;
   double lower = 0, upper = 0;  // policy/action_space.h knob_range()
   std::vector<double> steps;    // frequency table, may be empty
 };

@@ -1,71 +1,175 @@
-// Purpose: the kernel settings that can be written, as one table, and an Action over them.
+// Purpose: the kernel settings that can be written, as one table of kinds; which knob of a kind is meant; and an
+// Action over them.
 // Ownership: values.
-// Thread rule: none needed.
+// Thread rule: none needed; core/registry.h for the table.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <compare>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/registry.h"
 #include "core/sample.h"
 #include "core/target.h"
 
 namespace flash {
 
-/// Values are in natural units; +inf means "no limit" (cpu.max "max", memory.high "max").
+/// A place in kKnobs. Those that have a name here are the ones that are there from the start. Values are in
+/// natural units; +inf means "no limit" (cpu.max "max", memory.high "max").
 enum class KnobKind : std::uint8_t {
   CpuLimit,      // cores. v2 cpu.max, v1 cpu.cfs_quota_us/cfs_period_us, systemd CPUQuotaPerSecUSec
   MemoryLimit,   // bytes. v2 memory.high, v1 memory.limit_in_bytes, systemd MemoryHigh
   CpuFrequency,  // kHz. scaling_setspeed, or scaling_max_freq (= min where the driver has no userspace)
 };
-inline constexpr std::size_t kKnobCount = static_cast<std::size_t>(KnobKind::CpuFrequency) + 1;
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 struct KnobTraits {
-  KnobKind kind;
-  std::string_view name;  // "cpu-limit", "memory-limit", "cpu-frequency": stable key everywhere
+  KnobKind kind;          // its own place in the table
+  std::string_view name;  // "cpu-limit", "memory-limit", "cpu-frequency": stable key everywhere; no '/'
   std::string_view unit;  // "cores", "bytes", "kHz"
   Task task;
-  double tolerance;  // relative difference below which two values are the same setting
+  double tolerance;     // relative difference below which two values are the same setting
+  bool capped = false;  // the hardware may round or cap what it is given, which is no failure
+  bool parts = false;   // one knob of several parts: its locator lists them, and its raw has a line for each
 };
-/// A row per knob, in the order of KnobKind.
-inline constexpr std::array<KnobTraits, kKnobCount> kKnobs = {{
+/// In the order of KnobKind.
+inline constexpr std::array<KnobTraits, 3> kNamedKnobs = {{
     // cpu.max is kept in whole microseconds of quota per period: 1 us of 100 ms at 0.01 cores is 0.1 %.
     {KnobKind::CpuLimit, "cpu-limit", "cores", Task::ResourceLimits, 0.002},
     // memory files are rounded down to pages.
     {KnobKind::MemoryLimit, "memory-limit", "bytes", Task::ResourceLimits, 0.0005},
     // drivers round to their table (scaling_available_frequencies is in kHz).
-    {KnobKind::CpuFrequency, "cpu-frequency", "kHz", Task::CpuFrequency, 0.001},
+    {KnobKind::CpuFrequency, "cpu-frequency", "kHz", Task::CpuFrequency, 0.001, true, true},
 }};
-inline constexpr const KnobTraits& traits(KnobKind kind) {
+inline constinit Registry<KnobTraits> kKnobs(kNamedKnobs);
+/// The kind that the next row added to kKnobs will have.
+inline KnobKind next_knob_kind() {
+  return static_cast<KnobKind>(kKnobs.size());
+}
+inline const KnobTraits& traits(KnobKind kind) {
   return kKnobs[static_cast<std::size_t>(kind)];
 }
-std::optional<KnobKind> knob_from_name(std::string_view name);
+
+/// One knob of a target. Most kinds have one per target: then `instance` is empty. Others have one per device,
+/// domain or interface, which `instance` names as the kernel does ("8:0", "eth0").
+struct KnobId {
+  KnobId() = default;
+  KnobId(KnobKind k) : kind(k) {}  // the only one of its kind
+  KnobId(KnobKind k, std::string which) : kind(k), instance(std::move(which)) {}
+  KnobKind kind = KnobKind::CpuLimit;
+  std::string instance;
+  bool operator==(const KnobId&) const = default;
+  bool operator==(KnobKind k) const { return kind == k && instance.empty(); }
+  std::strong_ordering operator<=>(const KnobId& other) const {
+    if (kind != other.kind) return kind <=> other.kind;
+    return instance.compare(other.instance) <=> 0;
+  }
+};
+inline const KnobTraits& traits(const KnobId& knob) {
+  return traits(knob.kind);
+}
+/// The stable key of a knob in JSON, on D-Bus, in the journal, the ledger and metrics: the kind's name, with an
+/// instance "kind/instance". All but letters, digits and ".:_-" of an instance is percent-escaped (%2F).
+std::string knob_name(const KnobId& knob);
+/// The inverse. Nothing for a text that knob_name() does not write, so that a knob has one name.
+std::optional<KnobId> knob_from_name(std::string_view name);
+
 /// Same setting within the knob's tolerance; two +inf are the same.
 inline bool same_setting(KnobKind kind, double a, double b) {
   if (std::isinf(a) || std::isinf(b)) return a == b;
   return std::abs(a - b) <= traits(kind).tolerance * std::max(std::abs(a), std::abs(b));
 }
+inline bool same_setting(const KnobId& knob, double a, double b) {
+  return same_setting(knob.kind, a, b);
+}
 
-/// A value per knob, absent where the decision says nothing about it.
+/// Something per knob, in the order of KnobId. References last until a knob is added.
+template <class T>
+class KnobMap {
+ public:
+  struct Entry {
+    KnobId knob;
+    T value;
+  };
+  const T* find(const KnobId& knob) const {
+    const auto at = place(knob);
+    return at != entries_.end() && at->knob == knob ? &at->value : nullptr;
+  }
+  T& operator[](const KnobId& knob) {
+    const auto at = entries_.begin() + (place(knob) - entries_.cbegin());
+    if (at != entries_.end() && at->knob == knob) return at->value;
+    return entries_.insert(at, Entry{knob, T{}})->value;
+  }
+  void erase(const KnobId& knob) {
+    const auto at = place(knob);
+    if (at != entries_.end() && at->knob == knob) entries_.erase(at);
+  }
+  bool empty() const { return entries_.empty(); }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+ private:
+  auto place(const KnobId& knob) const {
+    return std::lower_bound(entries_.begin(), entries_.end(), knob,
+                            [](const Entry& e, const KnobId& k) { return e.knob < k; });
+  }
+  std::vector<Entry> entries_;
+};
+
+/// A value per knob; absent (NaN) where the decision says nothing about it.
 class Action {
  public:
-  bool has(KnobKind k) const { return !std::isnan(values_[index(k)]); }
-  double operator[](KnobKind k) const { return values_[index(k)]; }
-  void set(KnobKind k, double value) { values_[index(k)] = value; }
-  void clear(KnobKind k) { values_[index(k)] = std::numeric_limits<double>::quiet_NaN(); }
+  Action() { plain_.fill(kNone); }
+  bool has(const KnobId& k) const { return !std::isnan((*this)[k]); }
+  bool has(KnobKind k) const { return !std::isnan((*this)[k]); }
+  double operator[](const KnobId& k) const {
+    if (k.instance.empty()) return (*this)[k.kind];
+    const double* value = more_.find(k);
+    return value ? *value : kNone;
+  }
+  double operator[](KnobKind k) const {
+    if (index(k) < kPlain) return plain_[index(k)];
+    const double* value = more_.find(k);
+    return value ? *value : kNone;
+  }
+  /// NaN: as clear().
+  void set(const KnobId& k, double value) {
+    if (k.instance.empty() && index(k.kind) < kPlain)
+      plain_[index(k.kind)] = value;
+    else if (std::isnan(value))
+      more_.erase(k);
+    else
+      more_[k] = value;
+  }
+  void clear(const KnobId& k) { set(k, kNone); }
   bool empty() const;
+  /// Those that have a value, in the order of KnobId.
+  template <class F>
+  void each(F&& f) const {
+    auto more = more_.begin();
+    for (std::size_t i = 0; i < kPlain; ++i) {
+      const auto kind = static_cast<KnobKind>(i);
+      if (!std::isnan(plain_[i])) f(KnobId(kind), plain_[i]);
+      for (; more != more_.end() && more->knob.kind == kind; ++more) f(more->knob, more->value);
+    }
+    for (; more != more_.end(); ++more) f(more->knob, more->value);
+  }
 
  private:
   static std::size_t index(KnobKind k) { return static_cast<std::size_t>(k); }
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  std::array<double, kKnobCount> values_ = {kNone, kNone, kNone};
+  /// The only one of its kind, of the first kinds: without allocation, for the simulator's pace.
+  static constexpr std::size_t kPlain = 4;
+  std::array<double, kPlain> plain_;
+  KnobMap<double> more_;
 };
 
 /// Ownership of a knob: what we wrote against what we see.
@@ -82,7 +186,7 @@ std::string_view to_string(LeaseState s);
 
 /// A knob of one target as the actuator sees it now.
 struct KnobView {
-  KnobKind kind = KnobKind::CpuLimit;
+  KnobId kind;
   bool writable = false;   // control may write it (lease Unclaimed or Ours, driver able, owner known)
   std::string blocked_by;  // why not writable, in words ("power-profiles-daemon owns CPU frequency")
   Sample current;          // read back in this tick

@@ -68,17 +68,6 @@ std::string agent_name(TargetId id) {
   return text;
 }
 
-std::optional<KnobKind> knob_from_name(std::string_view name) {
-  for (const auto& row : kKnobs)
-    if (row.name == name) return row.kind;
-  return std::nullopt;
-}
-bool Action::empty() const {
-  for (const auto& row : kKnobs)
-    if (has(row.kind)) return false;
-  return true;
-}
-
 bool Decision::changed_something() const {
   for (const auto& o : outcomes)
     if (o.status == WriteStatus::Written || o.status == WriteStatus::Undone ||

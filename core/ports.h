@@ -55,7 +55,7 @@ class Collector {
 
 /// One knob as its driver knows it; serialisable, so that the ledger can name it to another process.
 struct KnobRef {
-  KnobKind kind = KnobKind::CpuLimit;
+  KnobId kind;
   TargetId target;
   std::string driver;   // KnobDriver::name()
   std::string locator;  // the driver's own: a cgroup path, a unit name, "policy0,policy4"
@@ -96,7 +96,7 @@ class KnobDriver {
 
 struct KnobChange {
   TargetId target;
-  KnobKind kind = KnobKind::CpuLimit;
+  KnobId kind;
   double value = 0;
 };
 

@@ -1,10 +1,11 @@
 // Purpose: what everybody needs to know of a task who need not know what it does: its name, whether its actions
 // are numbers or one of some levels, and what the entries of its state and action mean. What a task does is a
 // row of policy/task.h.
-// Ownership: values; the table of names is the process's.
-// Thread rule: names are added before other threads start, and looked up by any.
+// Ownership: values.
+// Thread rule: none needed; core/registry.h for the table.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,8 @@
 #include <optional>
 #include <span>
 #include <string_view>
+
+#include "core/registry.h"
 
 namespace flash {
 
@@ -22,41 +25,43 @@ enum class ActionForm : std::uint8_t {
 };
 std::string_view to_string(ActionForm f);  // "continuous", "discrete"
 
-/// A task by name. A value of this type is always one of known_tasks(): what has another name is not a task.
+/// A task by name: a place in kTasks.
 class Task {
  public:
-  constexpr Task() = default;  // the first of known_tasks()
+  constexpr Task() = default;  // the first of kTasks
   static const Task ResourceLimits, CpuFrequency;
-  constexpr std::size_t index() const { return index_; }  // in known_tasks()
+  constexpr std::size_t index() const { return index_; }
   auto operator<=>(const Task&) const = default;
 
  private:
-  friend class TaskName;
+  friend Task next_task();
   friend std::span<const Task> known_tasks();
   constexpr explicit Task(std::uint8_t index) : index_(index) {}
   std::uint8_t index_ = 0;
 };
 inline constexpr Task Task::ResourceLimits{0}, Task::CpuFrequency{1};
 
-/// In the order in which files and pages list them.
+struct TaskTraits {
+  std::string_view name;  // stable key everywhere; names of tasks are distinct
+  ActionForm form;
+};
+/// In the order of Task's constants, which is also the one in which files and pages list them.
+inline constexpr std::array<TaskTraits, 2> kNamedTasks = {{
+    {"resource-limits", ActionForm::Continuous},
+    {"cpu-frequency", ActionForm::Discrete},
+}};
+inline constinit Registry<TaskTraits> kTasks(kNamedTasks);
+inline constexpr std::size_t kMostTasks = Registry<TaskTraits>::kMost;
+/// The task that the next row added to kTasks will be.
+inline Task next_task() {
+  return Task(static_cast<std::uint8_t>(kTasks.size()));
+}
 std::span<const Task> known_tasks();
 std::string_view to_string(Task t);  // "resource-limits", "cpu-frequency"
 std::optional<Task> task_from_name(std::string_view name);
-ActionForm action_form(Task t);
-
-/// A task more, for as long as this lives (tests). At most kMostTasks. REQUIRES: a name that none has.
-class TaskName {
- public:
-  static constexpr std::size_t kMostTasks = 16;
-  TaskName(std::string_view name, ActionForm form);
-  ~TaskName();
-  TaskName(const TaskName&) = delete;
-  TaskName& operator=(const TaskName&) = delete;
-  Task task() const { return task_; }
-
- private:
-  Task task_;
-};
+inline ActionForm action_form(Task t) {
+  return kTasks[t.index()].form;
+}
 
 /// An entry of a state vector. Its texts are literals.
 struct StateEntry {

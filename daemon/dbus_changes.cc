@@ -113,9 +113,8 @@ Outcome parse_disable(S& s, sd_bus_message* call, std::string& arguments, S::Run
       if (r < 0) break;
       const auto view = s.loop.view(item.ref.target);
       const std::string target = to_utf8(view ? view->target->name : agent_name(item.ref.target));
-      r = sd_bus_message_append(reply, "(ssbs)", std::string(traits(item.ref.kind).name).c_str(),
-                                target.c_str(), static_cast<int>(item.restored),
-                                to_utf8(item.message).c_str());
+      r = sd_bus_message_append(reply, "(ssbs)", knob_name(item.ref.kind).c_str(), target.c_str(),
+                                static_cast<int>(item.restored), to_utf8(item.message).c_str());
     }
     if (r >= 0) r = sd_bus_message_close_container(reply);
     if (r < 0) return Failure{kFailed, std::string("disabled, but the report failed: ") + std::strerror(-r)};

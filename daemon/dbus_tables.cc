@@ -135,7 +135,7 @@ struct DbusTables {
       if (r < 0) return r;
       const double current = k.current.usable() ? k.current.value : std::numeric_limits<double>::quiet_NaN();
       const std::string reason = to_utf8(k.blocked_by.empty() ? k.lease_reason : k.blocked_by);
-      r = sd_bus_message_append(m, "(sddbsst)", std::string(traits(k.kind).name).c_str(), current, k.original,
+      r = sd_bus_message_append(m, "(sddbsst)", knob_name(k.kind).c_str(), current, k.original,
                                 static_cast<int>(k.writable), std::string(to_string(k.lease)).c_str(),
                                 reason.c_str(), k.writes);
     }

@@ -30,12 +30,12 @@ void log_degraded(int level, const std::string& text, const Degraded& d) {
 }
 
 void log_knob(const Target& target, const Decision& decision, const KnobOutcome& o) {
-  const KnobTraits& knob = traits(o.knob);
+  const std::string knob = knob_name(o.knob);
   const bool bad = o.status != WriteStatus::Written;
   const std::string before = number(decision.current[o.knob]);
   log(bad ? LOG_WARNING : LOG_INFO,
-      target.name + ": " + std::string(knob.name) + " " + before + " -> " + number(o.executed) + " " +
-          std::string(knob.unit) + " (" + std::string(to_string(o.status)) + ")" +
+      target.name + ": " + knob + " " + before + " -> " + number(o.executed) + " " +
+          std::string(traits(o.knob).unit) + " (" + std::string(to_string(o.status)) + ")" +
           (o.message.empty() ? "" : ": " + o.message) + ". " + decision.explanation,
       {{"MESSAGE_ID", std::string(kMessageDecision)},
        {"FLASHD_AGENT", agent_name(target.id)},
@@ -45,7 +45,7 @@ void log_knob(const Target& target, const Decision& decision, const KnobOutcome&
        {"FLASHD_STAGE", std::string(to_string(decision.stage))},
        {"FLASHD_CONTROLLER", std::string(to_string(decision.controller))},
        {"FLASHD_REWARD", number(decision.reward.value)},
-       {"FLASHD_KNOB", std::string(knob.name)},
+       {"FLASHD_KNOB", knob},
        {"FLASHD_BEFORE", before},
        {"FLASHD_ASKED", number(o.asked)},
        {"FLASHD_AFTER", number(o.executed)}});

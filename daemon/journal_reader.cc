@@ -76,11 +76,11 @@ Result<Controller> controller_from_name(const json& v, const std::string& key) {
   return wrong(key, "is no controller");
 }
 
-Result<KnobKind> knob(const std::string& name, Task task, const std::string& key) {
-  const auto kind = knob_from_name(name);
+Result<KnobId> knob(const std::string& name, Task task, const std::string& key) {
+  auto kind = knob_from_name(name);
   if (!kind || traits(*kind).task != task)
     return wrong(key + "." + name.substr(0, 64), "is no knob of the task");
-  return *kind;
+  return std::move(*kind);
 }
 
 Result<Action> action(const json& v, Task task, const std::string& key) {
@@ -88,7 +88,7 @@ Result<Action> action(const json& v, Task task, const std::string& key) {
   if (v.is_null()) return out;
   if (!v.is_object()) return wrong(key, "is not an object");
   for (const auto& [name, value] : v.items()) {
-    FLASH_TRY(const KnobKind kind, knob(name, task, key));
+    FLASH_TRY(const KnobId kind, knob(name, task, key));
     FLASH_TRY(const double x, number(value, key + "." + name));
     if (x < 0) return wrong(key + "." + name, "is negative");
     if (!std::isnan(x)) out.set(kind, x);
@@ -96,7 +96,7 @@ Result<Action> action(const json& v, Task task, const std::string& key) {
   return out;
 }
 
-Result<KnobContext> context(KnobKind kind, const json& v, const std::string& key) {
+Result<KnobContext> context(const KnobId& kind, const json& v, const std::string& key) {
   if (!v.is_object()) return wrong(key, "is not an object");
   KnobContext c;
   c.knob = kind;
@@ -123,7 +123,7 @@ Result<std::vector<KnobContext>> contexts(const json& v, Task task) {
   if (v.is_null()) return out;
   if (!v.is_object()) return wrong("ranges", "is not an object");
   for (const auto& [name, range] : v.items()) {
-    FLASH_TRY(const KnobKind kind, knob(name, task, "ranges"));
+    FLASH_TRY(const KnobId kind, knob(name, task, "ranges"));
     FLASH_TRY(KnobContext c, context(kind, range, "ranges." + name));
     out.push_back(std::move(c));
   }

@@ -120,7 +120,7 @@ int run_restore(const CommandLine& line, const DaemonConfig& config) {
   if (line.json) {
     nlohmann::json items = nlohmann::json::array();
     for (const RestoreReport::Item& item : restored.report.items)
-      items.push_back({{"knob", std::string(traits(item.ref.kind).name)},
+      items.push_back({{"knob", knob_name(item.ref.kind)},
                        {"driver", item.ref.driver},
                        {"locator", item.ref.locator},
                        {"restored", item.restored},

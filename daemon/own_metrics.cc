@@ -249,10 +249,11 @@ void add_agent(Collected& c, const AgentView& v, const Decision* last) {
   if (v.rule && v.rule->slo.latency_p99_ms)
     c.add("flashd_agent_slo_latency_seconds", *v.rule->slo.latency_p99_ms / 1000, {agent});
   for (const KnobView& k : v.knobs) {
-    const KnobTraits& t = traits(k.kind);
-    if (k.current.usable()) c.add("flashd_agent_knob", k.current.value, {agent, t.name, t.unit});
-    c.add("flashd_agent_knob_original", k.original, {agent, t.name, t.unit});
-    c.add("flashd_agent_knob_writes", static_cast<double>(k.writes), {agent, t.name});
+    const std::string name = knob_name(k.kind);
+    const std::string_view unit = traits(k.kind).unit;
+    if (k.current.usable()) c.add("flashd_agent_knob", k.current.value, {agent, name, unit});
+    c.add("flashd_agent_knob_original", k.original, {agent, name, unit});
+    c.add("flashd_agent_knob_writes", static_cast<double>(k.writes), {agent, name});
   }
 }
 

@@ -34,9 +34,9 @@ std::string plain(std::string_view text) {
   return out;
 }
 
-const KnobContext* find(const std::vector<KnobContext>& contexts, KnobKind kind) {
+const KnobContext* find(const std::vector<KnobContext>& contexts, const KnobId& kind) {
   const auto it =
-      std::find_if(contexts.begin(), contexts.end(), [kind](const auto& c) { return c.knob == kind; });
+      std::find_if(contexts.begin(), contexts.end(), [&kind](const auto& c) { return c.knob == kind; });
   return it == contexts.end() ? nullptr : &*it;
 }
 
@@ -45,7 +45,7 @@ KnobRange range_of(const KnobContext& c) {
 }
 
 /// Where in its range, [0,1], on the scale of the action space.
-double place(KnobKind kind, double value, KnobRange range) {
+double place(const KnobId& kind, double value, KnobRange range) {
   return kind == KnobKind::CpuFrequency ? relative_position(value, range) : (to_unit(value, range) + 1) / 2;
 }
 
@@ -83,7 +83,7 @@ class Replay {
   }
   /// Discounted reward that the policy's critic expects, NaN without a critic.
   double value(const JournalEntry& e, const Action& action, const std::vector<float>& scores);
-  std::vector<Attribution> attributions(const JournalEntry& e, KnobKind knob,
+  std::vector<Attribution> attributions(const JournalEntry& e, const KnobId& knob,
                                         const std::vector<float>& scores) const;
   void keep(ReplayDifference difference);
 
@@ -109,7 +109,7 @@ double Replay::value(const JournalEntry& e, const Action& action, const std::vec
   return policy_.snapshot.value_offset + policy_.snapshot.value_scale * y;
 }
 
-std::vector<Attribution> Replay::attributions(const JournalEntry& e, KnobKind knob,
+std::vector<Attribution> Replay::attributions(const JournalEntry& e, const KnobId& knob,
                                               const std::vector<float>& scores) const {
   int output = 0;
   if (action_form(report_.task) == ActionForm::Discrete)
@@ -177,7 +177,7 @@ Result<void> Replay::take(const JournalEntry& e) {
     const double was = std::clamp(from[c.knob], c.lower, c.upper), is = d.replayed[c.knob];
     d.recorded.set(c.knob, was);
     compared = true;
-    ReplayKnob& knob = report_.knobs[static_cast<std::size_t>(c.knob)];
+    ReplayKnob& knob = report_.knobs[c.knob];
     ++knob.count.decisions;
     knob.sum += std::abs(is - was);
     knob.max = std::max(knob.max, std::abs(is - was));
@@ -253,8 +253,7 @@ json number(double v) {
 
 json action_json(const Action& a) {
   json out = json::object();
-  for (const auto& row : kKnobs)
-    if (a.has(row.kind)) out[std::string(row.name)] = number(a[row.kind]);
+  a.each([&out](const KnobId& knob, double value) { out[knob_name(knob)] = number(value); });
   return out;
 }
 
@@ -297,13 +296,15 @@ json to_json(const ReplayReport& r) {
   for (Controller c : {Controller::None, Controller::Fallback, Controller::Learned})
     by[std::string(to_string(c))] = count_json(r.by_controller[static_cast<std::size_t>(c)]);
   json& knobs = out["knobs"] = json::object();
-  for (const auto& row : kKnobs) {
-    const ReplayKnob& k = r.knobs[static_cast<std::size_t>(row.kind)];
-    if (row.task != r.task) continue;
-    knobs[std::string(row.name)] = count_json(k.count);
-    knobs[std::string(row.name)].update(
-        {{"unit", std::string(row.unit)}, {"mean_difference", k.mean()}, {"max_difference", k.max}});
-  }
+  const auto put_knob = [&knobs](const KnobId& knob, const ReplayKnob& k) {
+    json& out_knob = knobs[knob_name(knob)] = count_json(k.count);
+    out_knob.update(
+        {{"unit", std::string(traits(knob).unit)}, {"mean_difference", k.mean()}, {"max_difference", k.max}});
+  };
+  for (const auto& row : kKnobs)
+    if (row.task == r.task) put_knob(row.kind, {});
+  for (const auto& [knob, k] : r.knobs)
+    if (traits(knob).task == r.task) put_knob(knob, k);
   out["level_agreement"] = action_form(r.task) == ActionForm::Discrete
                                ? json(static_cast<double>(r.same_level) /
                                       static_cast<double>(std::max<std::uint64_t>(r.all.decisions, 1)))
@@ -332,7 +333,7 @@ json to_json(const ReplayReport& r) {
                        {"explored", d.entry.explored},
                        {"recorded", action_json(d.recorded)},
                        {"replayed", action_json(d.replayed)},
-                       {"knob", std::string(traits(d.knob).name)},
+                       {"knob", knob_name(d.knob)},
                        {"distance", d.distance},
                        {"recorded_value", number(d.recorded_value)},
                        {"replayed_value", number(d.replayed_value)},
@@ -355,15 +356,14 @@ std::string to_text(const ReplayReport& r) {
              (c == Controller::None ? " in mode observe" : " of controller " + std::string(to_string(c))))
                 .c_str());
   }
-  for (const auto& row : kKnobs) {
-    const ReplayKnob& k = r.knobs[static_cast<std::size_t>(row.kind)];
+  for (const auto& [knob, k] : r.knobs) {
     if (k.count.decisions == 0) continue;
-    out += std::string(row.name) + ": ";
+    out += knob_name(knob) + ": ";
     appendf(out, "%llu of %llu differ, by ", static_cast<unsigned long long>(k.count.differ),
             static_cast<unsigned long long>(k.count.decisions));
-    append_value(out, row.kind, k.mean());
+    append_value(out, knob, k.mean());
     out += " on average, by ";
-    append_value(out, row.kind, k.max);
+    append_value(out, knob, k.max);
     out += " at most\n";
   }
   if (action_form(r.task) == ActionForm::Discrete)
@@ -388,14 +388,14 @@ std::string to_text(const ReplayReport& r) {
   for (const ReplayDifference& d : r.largest) {
     out += plain(d.entry.time) + " " + plain(d.entry.target) + ", decision " + std::to_string(d.entry.seq) +
            " (" + std::string(to_string(d.entry.controller)) + (d.entry.explored ? ", explored" : "") + "):";
-    for (const auto& row : kKnobs) {
-      if (!d.replayed.has(row.kind) || !d.recorded.has(row.kind)) continue;
-      out += " " + std::string(row.name) + " ";
-      append_value(out, row.kind, d.recorded[row.kind]);
+    d.recorded.each([&](const KnobId& knob, double recorded) {
+      if (!d.replayed.has(knob)) return;
+      out += " " + knob_name(knob) + " ";
+      append_value(out, knob, recorded);
       out += " -> ";
-      append_value(out, row.kind, d.replayed[row.kind]);
+      append_value(out, knob, d.replayed[knob]);
       out += ";";
-    }
+    });
     if (std::isfinite(d.recorded_value) && std::isfinite(d.replayed_value))
       appendf(out, " critic %.3f -> %.3f;", d.recorded_value, d.replayed_value);
     out.pop_back();

@@ -41,7 +41,7 @@ struct ReplayDifference {
   JournalEntry entry;
   Action recorded, replayed;
   double distance = 0;  // of the knob that differs most, as share of its range (limits: of the geometric one)
-  KnobKind knob = KnobKind::CpuLimit;             // that one
+  KnobId knob;          // that one
   double recorded_value = 0, replayed_value = 0;  // the critic's, of both actions; NaN without a critic
   std::vector<Attribution> attributions;          // of the output that moved `knob`, most important first
 };
@@ -55,7 +55,7 @@ struct ReplayReport {
   std::array<ReplayCount, 3> by_controller;  // by Controller: who proposed then
   std::uint64_t explored = 0;                // of all: what was proposed had been varied on purpose
   std::uint64_t not_trusted = 0;             // of all: with a state that was not trusted
-  std::array<ReplayKnob, kKnobCount> knobs;
+  KnobMap<ReplayKnob> knobs;
   std::uint64_t same_level = 0;                   // cpu-frequency: of all
   std::uint64_t valued = 0;                       // decisions that the critic could judge
   double recorded_value = 0, replayed_value = 0;  // means over those, discounted reward

@@ -20,7 +20,7 @@ Cause find_cause(const std::string& state_directory) {
 namespace {
 
 std::string restore_item_text(const RestoreReport::Item& item) {
-  return std::string(traits(item.ref.kind).name) + " of " + item.ref.locator +
+  return knob_name(item.ref.kind) + " of " + item.ref.locator +
          (item.message.empty() ? "" : ": " + item.message);
 }
 

@@ -37,7 +37,7 @@ void read(std::string_view text) {
   const flash::LedgerContents contents = flash::parse_ledger(text);
   for (const auto& [id, entry] : contents.entries) {
     FUZZ_REQUIRE(id == entry.id);
-    FUZZ_REQUIRE(static_cast<std::size_t>(entry.ref.kind) < flash::kKnobCount);
+    FUZZ_REQUIRE(static_cast<std::size_t>(entry.ref.kind.kind) < flash::kKnobs.size());
     FUZZ_REQUIRE(entry.ref.target.kind == flash::TargetKind::Cgroup ||
                  entry.ref.target.kind == flash::TargetKind::CpuSet);
   }

@@ -58,9 +58,9 @@ class ModelInbox {
   ModelInboxOptions options_;
   LogSink say_;
   // By task:
-  std::array<std::string, TaskName::kMostTasks> seen_;  // what tells one file from the next
-  std::array<Accepted, TaskName::kMostTasks> accepted_;
-  std::array<std::vector<std::uint64_t>, TaskName::kMostTasks> offered_;  // versions that look() found last
+  std::array<std::string, kMostTasks> seen_;  // what tells one file from the next
+  std::array<Accepted, kMostTasks> accepted_;
+  std::array<std::vector<std::uint64_t>, kMostTasks> offered_;  // versions that look() found last
   std::string trouble_;  // why nothing is believed; empty: nothing is wrong
   std::uint64_t refused_ = 0;
 };

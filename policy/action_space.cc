@@ -30,7 +30,7 @@ bool manages(const Rule& rule, KnobKind kind) {
 KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity& node) {
   KnobRange wanted;
   double ceiling = kUnlimited, above = kUnlimited;
-  switch (view.kind) {
+  switch (view.kind.kind) {
     case KnobKind::CpuLimit:
       wanted = {rule.cpu.min_cores, rule.cpu.max_cores};
       ceiling = node.usable_cores();

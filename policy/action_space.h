@@ -49,6 +49,9 @@ KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity&
 
 /// Does the rule manage this knob?
 bool manages(const Rule& rule, KnobKind kind);
+inline bool manages(const Rule& rule, const KnobId& knob) {
+  return manages(rule, knob.kind);
+}
 
 /// FIRM maps actions to [lower, upper] linearly. Here the map is geometric: lower * (upper / lower)^((y + 1)
 /// / 2). A range is as wide as the node (64 MiB to 23 GiB), so that linearly one service's whole life would

@@ -36,8 +36,8 @@ Result<void> ControlLoop::Impl::leave_control(ManagedAgent& a) {
   FLASH_CHECK(actuator.adopt(a.target, *a.rule));
   for (const auto& item : report.items)
     if (!item.restored)
-      return Error(std::errc::io_error, std::string(traits(item.ref.kind).name) + " of " + a.target.name +
-                                            " was not restored: " + item.message);
+      return Error(std::errc::io_error,
+                   knob_name(item.ref.kind) + " of " + a.target.name + " was not restored: " + item.message);
   return {};
 }
 Result<void> ControlLoop::Impl::mode_changed(ManagedAgent& a, Mode before) {

@@ -122,8 +122,7 @@ class Writer {
 
 void put(Writer& w, std::string_view name, const Action& a) {
   w.key(name).open('{');
-  for (const auto& row : kKnobs)
-    if (a.has(row.kind)) w.field(row.name, a[row.kind]);
+  a.each([&w](const KnobId& knob, double value) { w.field(knob_name(knob), value); });
   w.close('}');
 }
 
@@ -229,7 +228,7 @@ void put_learning(Writer& w, const Decision& d, Task task) {
   w.close('}');
   w.key("ranges").open('{');
   for (const KnobContext& c : d.contexts) {
-    w.key(traits(c.knob).name).open('{');
+    w.key(knob_name(c.knob)).open('{');
     w.field("lower", c.lower);
     w.field("upper", c.upper);
     put_array(w, "steps", c.steps);
@@ -261,7 +260,7 @@ void put_considered(Writer& w, const Decision& d) {
   for (const GuardVerdict& v : d.verdicts) {
     w.open('{');
     w.field("guard", v.guard);
-    w.field("knob", traits(v.knob).name);
+    w.field("knob", knob_name(v.knob));
     w.field("verdict", to_string(v.verdict));
     w.field("before", v.before);
     w.field("after", v.after);
@@ -272,7 +271,7 @@ void put_considered(Writer& w, const Decision& d) {
   w.key("outcomes").open('[');
   for (const KnobOutcome& o : d.outcomes) {
     w.open('{');
-    w.field("knob", traits(o.knob).name);
+    w.field("knob", knob_name(o.knob));
     w.field("status", to_string(o.status));
     w.field("asked", o.asked);
     w.field("executed", o.executed);

@@ -18,14 +18,14 @@ void appendf(std::string& out, const char* format, ...) {
   out.append(text, std::min(static_cast<std::size_t>(n), sizeof text - 1));
 }
 
-void append_value(std::string& out, KnobKind kind, double value) {
+void append_value(std::string& out, const KnobId& kind, double value) {
   if (std::isnan(value)) {
     out += "unknown";
   } else if (std::isinf(value)) {
     out += "no limit";
   } else {
     constexpr double kMiB = 1024.0 * 1024.0;
-    switch (kind) {
+    switch (kind.kind) {
       case KnobKind::CpuLimit:
         appendf(out, "%.2f cores", value);
         break;
@@ -42,14 +42,14 @@ void append_value(std::string& out, KnobKind kind, double value) {
   }
 }
 
-std::string in_words(KnobKind kind, double value) {
+std::string in_words(const KnobId& kind, double value) {
   std::string out;
   append_value(out, kind, value);
   return out;
 }
 
-const char* knob_words(KnobKind kind) {
-  switch (kind) {
+const char* knob_words(const KnobId& kind) {
+  switch (kind.kind) {
     case KnobKind::CpuLimit:
       return "CPU limit";
     case KnobKind::MemoryLimit:

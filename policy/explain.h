@@ -15,11 +15,11 @@ namespace flash {
 void appendf(std::string& out, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 /// "1.19 cores", "412 MiB", "2.60 GHz"; "no limit" for +inf, "unknown" for NaN.
-void append_value(std::string& out, KnobKind kind, double value);
-std::string in_words(KnobKind kind, double value);
+void append_value(std::string& out, const KnobId& kind, double value);
+std::string in_words(const KnobId& kind, double value);
 
 /// "CPU limit", "memory limit", "CPU frequency".
-const char* knob_words(KnobKind kind);
+const char* knob_words(const KnobId& kind);
 
 /// One paragraph: who decided and why, what it wanted, what the guards said, what was done, what the step
 /// before it earned.

@@ -20,32 +20,33 @@ constexpr double kEager = 2;
 constexpr double kMostUse = 0.90;
 constexpr double kMostOfSlo = 0.90;
 
-const KnobContext* find(std::span<const KnobContext> contexts, KnobKind kind) {
+const KnobContext* find(std::span<const KnobContext> contexts, const KnobId& kind) {
   for (const KnobContext& c : contexts)
     if (c.knob == kind) return &c;
   return nullptr;
 }
 
-bool writable(const ExplorationInput& in, KnobKind kind) {
+bool writable(const ExplorationInput& in, const KnobId& kind) {
   for (const KnobView& k : in.knobs)
     if (k.kind == kind) return k.writable && k.current.usable();
   return false;
 }
 
-bool flaps_left(const ExplorationInput& in, KnobKind kind) {
+bool flaps_left(const ExplorationInput& in, const KnobId& kind) {
   const GuardOptions& g = in.rule->guards;
-  const int used = (*in.flaps)[static_cast<std::size_t>(kind)].reversals(in.step, g.flap_window_steps);
+  const FlapRecord* flaps = in.flaps->find(kind);
+  const int used = flaps ? flaps->reversals(in.step, g.flap_window_steps) : 0;
   // Out and back.
   return used + 2 + kFlapReserve <= g.flap_budget;
 }
 
 /// Does the target keep room at this lower value?
-bool may_go_down(const ExplorationInput& in, KnobKind kind, double value) {
+bool may_go_down(const ExplorationInput& in, const KnobId& kind, double value) {
   const Observation& o = *in.observation;
   const Slo& slo = in.rule->slo;
   const Sample& p99 = o[Signal::LatencyP99];
   const double of_slo = slo.latency_p99_ms && p99.usable() ? p99.value / *slo.latency_p99_ms : 0;
-  switch (kind) {
+  switch (kind.kind) {
     case KnobKind::CpuLimit:
       return o[Signal::CpuUsage].usable() && o[Signal::CpuUsage].value <= kMostUse * value &&
              of_slo <= kMostOfSlo;
@@ -124,16 +125,15 @@ double Explorer::varied(const ExplorationInput& in, const Variation& v, double b
 
 bool Explorer::begin(const ExplorationInput& in, const Action& proposed, int hold) {
   // Which knob: any that may be varied, each as likely.
-  std::array<KnobKind, kKnobCount> candidates{};
-  std::size_t n = 0;
+  std::vector<const KnobId*> candidates;
   for (const KnobContext& c : in.contexts)
     if (proposed.has(c.knob) && in.current.has(c.knob) && std::isfinite(proposed[c.knob]) &&
         std::isfinite(in.current[c.knob]) && std::isfinite(c.upper) && c.upper > c.lower &&
-        writable(in, c.knob) && flaps_left(in, c.knob) && n < candidates.size())
-      candidates[n++] = c.knob;
-  if (n == 0) return false;
+        writable(in, c.knob) && flaps_left(in, c.knob))
+      candidates.push_back(&c.knob);
+  if (candidates.empty()) return false;
   Variation v;
-  v.knob = candidates[random_.below(n)];
+  v.knob = *candidates[random_.below(candidates.size())];
   v.left = v.of = hold;
   const KnobContext& c = *find(in.contexts, v.knob);
   const double most = std::clamp(in.rule->exploration.max_step, 0.0, 1.0);
@@ -188,7 +188,7 @@ bool Explorer::vary(const ExplorationInput& in, Action& proposed, std::string& w
     if (dice >= start || !begin(in, proposed, hold)) return false;
   }
   // The controller may want another value by now, or have no value for the knob any more.
-  const KnobKind knob = now_.knob;
+  const KnobId knob = now_.knob;
   const bool possible = used < budget && proposed.has(knob) && std::isfinite(proposed[knob]) &&
                         find(in.contexts, knob) != nullptr && writable(in, knob);
   const double base = possible ? proposed[knob] : 0;

@@ -5,7 +5,6 @@
 // Thread rule: one thread. Randomness is a parameter (a seeded stream).
 #pragma once
 
-#include <array>
 #include <bitset>
 #include <cstdint>
 #include <span>
@@ -31,7 +30,7 @@ struct ExplorationInput {
   std::span<const KnobView> knobs;
   std::span<const KnobContext> contexts;  // policy/learning_view.h fill_contexts()
   Action current;                         // in force
-  const std::array<FlapRecord, kKnobCount>* flaps = nullptr;
+  const KnobMap<FlapRecord>* flaps = nullptr;
   std::uint64_t step = 0;            // Decision::seq
   std::uint64_t last_objection = 0;  // step of the last guard's objection; 0: none
 };
@@ -69,7 +68,7 @@ class Explorer {
 
  private:
   struct Variation {
-    KnobKind knob = KnobKind::CpuLimit;
+    KnobId knob;
     double size = 0;  // limits: log of the factor; frequency: kHz
     int left = 0;     // steps
     int of = 0;

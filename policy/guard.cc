@@ -19,7 +19,7 @@ constexpr double kReclaimAtOnce = 256.0 * 1024 * 1024;
 /// these.
 double effective(const GuardInput& in, double value) {
   double all = in.range.upper;
-  switch (in.knob) {
+  switch (in.knob.kind) {
     case KnobKind::CpuLimit:
       all = std::isinf(value) ? effective_cores(value, *in.node) : in.node->in_force.cores;
       break;
@@ -90,7 +90,7 @@ double pressure_floor(const GuardInput& in, double proposed, std::string& reason
   if (in.knob == KnobKind::CpuFrequency) return proposed;
   const Observation& o = *in.observation;
   double allowed = proposed;
-  if (proposed < in.current && starving(in.knob, o, in.rule->guards)) {
+  if (proposed < in.current && starving(in.knob.kind, o, in.rule->guards)) {
     if (!in.words) return in.current;
     const Sample& psi =
         o[in.knob == KnobKind::CpuLimit ? Signal::CpuPressureSome : Signal::MemoryPressureFull];
@@ -159,7 +159,7 @@ double flap(const GuardInput& in, double proposed, std::string& reason) {
   if (!cut && !in.flaps->reverses(direction)) return proposed;
   if (!in.flaps->reversed(g.flap_budget, in.step, g.flap_window_steps)) return proposed;
   if (direction > 0 && proposed <= in.bring_back) return proposed;
-  if (direction > 0 && (starving(in.knob, *in.observation, g) || short_of_room(in))) return proposed;
+  if (direction > 0 && (starving(in.knob.kind, *in.observation, g) || short_of_room(in))) return proposed;
   if (in.words)
     appendf(reason, "changed direction %d times in the last %d steps, %d are allowed",
             in.flaps->reversals(in.step, g.flap_window_steps), g.flap_window_steps, g.flap_budget);

@@ -42,7 +42,7 @@ class FlapRecord {
 };
 
 struct GuardInput {
-  KnobKind knob = KnobKind::CpuLimit;
+  KnobId knob;
   double current = 0;             // read back; +inf: no limit
   KnobRange range;                // knob_range()
   std::span<const double> steps;  // frequency table, may be empty

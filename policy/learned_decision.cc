@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-const KnobContext* find(std::span<const KnobContext> contexts, KnobKind kind) {
+const KnobContext* find(std::span<const KnobContext> contexts, const KnobId& kind) {
   for (const KnobContext& c : contexts)
     if (c.knob == kind) return &c;
   return nullptr;
@@ -63,12 +63,11 @@ void append_version(std::string& out, const PolicySnapshot& s) {
 
 void append_action(std::string& out, const Action& action, const Action& of) {
   bool first = true;
-  for (const auto& row : kKnobs) {
-    if (!of.has(row.kind)) continue;
+  of.each([&](const KnobId& knob, double) {
     if (!first) out += " and ";
     first = false;
-    append_value(out, row.kind, action[row.kind]);
-  }
+    append_value(out, knob, action[knob]);
+  });
 }
 
 void append_worth(std::string& out, double value) {

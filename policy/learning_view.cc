@@ -14,9 +14,9 @@ namespace {
 constexpr double kNearCpu = 0.05, kNearMemory = 0.02;
 constexpr double kNearEnd = 0.01;
 
-const KnobContext* find(std::span<const KnobContext> contexts, KnobKind kind) {
-  const auto it =
-      std::find_if(contexts.begin(), contexts.end(), [kind](const KnobContext& c) { return c.knob == kind; });
+const KnobContext* find(std::span<const KnobContext> contexts, const KnobId& kind) {
+  const auto it = std::find_if(contexts.begin(), contexts.end(),
+                               [&kind](const KnobContext& c) { return c.knob == kind; });
   return it == contexts.end() ? nullptr : &*it;
 }
 
@@ -76,7 +76,7 @@ bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& a
   return any;
 }
 
-bool acts_on(std::span<const KnobContext> contexts, KnobKind kind) {
+bool acts_on(std::span<const KnobContext> contexts, const KnobId& kind) {
   const KnobContext* c = find(contexts, kind);
   return c && std::isfinite(c->upper);
 }

@@ -64,7 +64,7 @@ class RewardHistory {
   double last_ = 0;
 };
 
-inline const KnobView* find_knob(std::span<const KnobView> knobs, KnobKind kind) {
+inline const KnobView* find_knob(std::span<const KnobView> knobs, const KnobId& kind) {
   for (const KnobView& k : knobs)
     if (k.kind == kind) return &k;
   return nullptr;
@@ -152,7 +152,7 @@ struct ManagedAgent {
 
   ObjectiveAccount objective;
   bool held_to_rules = false;  // the last decision was the rules', or held to what they ask for
-  std::array<FlapRecord, kKnobCount> flaps;
+  KnobMap<FlapRecord> flaps;
   StateVector state;
 
   RewardHistory history_of_rewards;

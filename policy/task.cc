@@ -1,6 +1,8 @@
 #include "policy/task.h"
 
+#include <array>
 #include <cassert>
+#include <cstdlib>
 
 #include "policy/explain.h"
 #include "policy/reward.h"
@@ -8,33 +10,19 @@
 #include "policy/tasks/resource_limits.h"
 
 namespace flash {
-namespace {
+constinit Registry<TaskSpec> kTaskSpecs(std::array<const TaskSpec*, 2>{&kResourceLimits, &kCpuFrequency});
 
-/// In the order of known_tasks().
-std::array<const TaskSpec*, TaskName::kMostTasks>& table() {
-  static std::array<const TaskSpec*, TaskName::kMostTasks> rows = {&kResourceLimits, &kCpuFrequency};
-  return rows;
-}
-
-}  // namespace
-
-const KnobNow* find_knob(std::span<const KnobNow> knobs, KnobKind knob) {
+const KnobNow* find_knob(std::span<const KnobNow> knobs, const KnobId& knob) {
   for (const KnobNow& k : knobs)
     if (k.knob == knob) return &k;
   return nullptr;
 }
 
 const TaskSpec& task_spec(Task task) {
-  assert(table()[task.index()] != nullptr);
-  return *table()[task.index()];
-}
-
-TaskAddition::TaskAddition(const TaskSpec& spec) : index_(spec.task.index()) {
-  assert(table()[index_] == nullptr);
-  table()[index_] = &spec;
-}
-TaskAddition::~TaskAddition() {
-  table()[index_] = nullptr;
+  for (const TaskSpec& spec : kTaskSpecs)
+    if (spec.task == task) return spec;
+  assert(false && "the task has no row");
+  std::abort();
 }
 
 int action_dim(Task task) {

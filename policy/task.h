@@ -3,7 +3,7 @@
 // none of them knows a task by name. A new task is a name (core/space.cc), a file in policy/tasks/ and a line in the
 // table of task.cc.
 // Ownership: rows are constants; an agent owns its TaskMemory and its TaskFallback.
-// Thread rule: pure functions; a row is added (tests) before other threads start.
+// Thread rule: pure functions; core/registry.h for the table.
 #pragma once
 
 #include <array>
@@ -19,6 +19,7 @@
 
 #include "core/decision.h"
 #include "core/knob.h"
+#include "core/registry.h"
 #include "core/rule.h"
 #include "core/signal.h"
 #include "core/space.h"
@@ -32,7 +33,7 @@ namespace flash {
 
 /// A knob of the target in this step.
 struct KnobNow {
-  KnobKind knob = KnobKind::CpuLimit;
+  KnobId knob;
   double value = std::numeric_limits<double>::quiet_NaN();  // read back; +inf: no limit; NaN: not known
   // What the fallback takes for the value in force: the same, but where its own decision was varied, what it
   // had wanted.
@@ -40,7 +41,7 @@ struct KnobNow {
   KnobScale scale = KnobRange{};
   std::span<const double> steps;
 };
-const KnobNow* find_knob(std::span<const KnobNow> knobs, KnobKind knob);
+const KnobNow* find_knob(std::span<const KnobNow> knobs, const KnobId& knob);
 
 /// One step of an agent, as its task sees it. All that it points to is the caller's.
 struct TaskStep {
@@ -122,19 +123,9 @@ struct TaskSpec {
   int action_size() const { return form() == ActionForm::Discrete ? 1 : static_cast<int>(knobs.size()); }
 };
 
-/// The task's row.
+/// A row per task that an agent may have, in any order.
+extern Registry<TaskSpec> kTaskSpecs;
+/// The task's row. REQUIRES: it has one.
 const TaskSpec& task_spec(Task task);
-
-/// A row more, for as long as this lives (tests). REQUIRES: the task has none.
-class TaskAddition {
- public:
-  explicit TaskAddition(const TaskSpec& spec);  // must outlive this
-  ~TaskAddition();
-  TaskAddition(const TaskAddition&) = delete;
-  TaskAddition& operator=(const TaskAddition&) = delete;
-
- private:
-  std::size_t index_;
-};
 
 }  // namespace flash

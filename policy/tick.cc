@@ -306,7 +306,7 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
     in.current = d.current[k.kind];
     in.range = knob_range(*a.rule, k, a.capacity);
     in.steps = k.steps;
-    in.flaps = &a.flaps[static_cast<std::size_t>(k.kind)];
+    in.flaps = &a.flaps[k.kind];
     in.rules_ask = bound_to_rules && proposal.action.has(k.kind) ? proposal.action[k.kind] : 0;
     in.bring_back =
         d.controller == Controller::Fallback && a.restore.has(k.kind) ? a.restore_most[k.kind] : 0;
@@ -485,7 +485,7 @@ TickReport ControlLoop::Impl::act(Now now) {
     switch (mine.status) {
       case WriteStatus::Written: {
         ++report.writes;
-        FlapRecord& flaps = a.flaps[static_cast<std::size_t>(mine.knob)];
+        FlapRecord& flaps = a.flaps[mine.knob];
         flaps.record(a.seq, mine.executed > before ? 1 : mine.executed < before ? -1 : 0);
         break;
       }
@@ -513,10 +513,9 @@ void ControlLoop::Impl::settle(ManagedAgent& a, Decision& d) {
   if (d.explored) {
     // What did not come into force as it was varied is no variation.
     bool as_varied = d.verdicts.empty();
-    for (const auto& row : kKnobs)
-      if (a.explorer.wanted().has(row.kind) &&
-          !(a.in_force.has(row.kind) && same_setting(row.kind, a.in_force[row.kind], d.proposed[row.kind])))
-        as_varied = false;
+    a.explorer.wanted().each([&](const KnobId& k, double) {
+      if (!(a.in_force.has(k) && same_setting(k, a.in_force[k], d.proposed[k]))) as_varied = false;
+    });
     if (!as_varied) a.explorer.cancel();
   }
   a.in_control = may_write(a);

@@ -56,8 +56,8 @@ class SimulatedNode final : public Collector, public Actuator {
       v.kind = spec.knobs[i];
       v.writable = true;
       v.original = world_->in_force()[i];
-      v.lower = world_->pair().range(v.kind).lower;
-      v.upper = world_->pair().range(v.kind).upper;
+      v.lower = world_->pair().range(v.kind.kind).lower;
+      v.upper = world_->pair().range(v.kind.kind).upper;
       v.driver = "simulated";
       if (spec.form() == ActionForm::Discrete)
         v.steps.assign(world_->pair().steps().begin(), world_->pair().steps().end());

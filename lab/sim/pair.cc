@@ -82,7 +82,7 @@ Result<Pair> Pair::make(Application application, const RequestCost& cost, Enviro
   frequency.lower = env.frequencies_khz.front();
   frequency.upper = env.frequencies_khz.back();
   for (const KnobView& view : {cpu, memory, frequency})
-    pair.scales_[static_cast<std::size_t>(view.kind)] = knob_range(rule, view, pair.node_);
+    pair.scales_[static_cast<std::size_t>(view.kind.kind)] = knob_range(rule, view, pair.node_);
 
   NodeParameters& p = pair.parameters_;
   p.kilocycles = cost.cycles * env.cycles_factor / 1000;

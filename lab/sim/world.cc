@@ -106,11 +106,11 @@ void WorldCore::act(std::span<const double> wanted, bool words) {
   for (std::size_t i = 0; i < in_force().size(); ++i) {
     in.knob = spec_->knobs[i];
     in.current = in_force_[i];
-    in.range = pair_->range(in.knob);
+    in.range = pair_->range(in.knob.kind);
     in.flaps = &flaps_[i];
     double allowed = apply_guards(in, wanted[i], verdicts);
     if (in.knob == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
-    put_in_force(i, in.knob, allowed);
+    put_in_force(i, in.knob.kind, allowed);
   }
   verdicts.clear();
   pass(true, false);
@@ -151,13 +151,14 @@ TaskStep WorldCore::seen(const Observation* before) const {
   thread_local Action in_force, in_force_before;
   in_force = in_force_before = Action{};
   for (std::size_t i = 0; i < spec_->knobs.size(); ++i) {
+    const KnobKind knob = spec_->knobs[i];
     KnobNow& k = knobs[i];
-    k.knob = spec_->knobs[i];
+    k.knob = knob;
     k.value = k.own_view = in_force_[i];
-    k.scale = pair_->scale(k.knob);
+    k.scale = pair_->scale(knob);
     k.steps = spec_->form() == ActionForm::Discrete ? pair_->steps() : std::span<const double>();
-    in_force.set(k.knob, in_force_[i]);
-    in_force_before.set(k.knob, in_force_before_[i]);
+    in_force.set(knob, in_force_[i]);
+    in_force_before.set(knob, in_force_before_[i]);
   }
   TaskStep step;
   step.at = from_seconds(static_cast<double>(step_));

@@ -17,17 +17,15 @@ namespace flash {
 
 class ScriptedDriver final : public KnobDriver {
  public:
-  explicit ScriptedDriver(std::vector<KnobKind> kinds = {KnobKind::CpuLimit, KnobKind::MemoryLimit})
+  explicit ScriptedDriver(std::vector<KnobId> kinds = {KnobKind::CpuLimit, KnobKind::MemoryLimit})
       : kinds_(std::move(kinds)) {}
 
-  static std::string key(KnobKind kind, const std::string& path) {
-    return std::string(traits(kind).name) + " " + path;
-  }
+  static std::string key(const KnobId& kind, const std::string& path) { return knob_name(kind) + " " + path; }
 
   std::string_view name() const override { return "scripted"; }
   Result<std::vector<KnobInfo>> discover(const Target& target, const Rule&) override {
     std::vector<KnobInfo> found;
-    for (KnobKind kind : kinds_) {
+    for (const KnobId& kind : kinds_) {
       KnobInfo info;
       const std::string locator = target.cgroup.empty() ? target.name : target.cgroup;
       if (not_there_yet.count(key(kind, locator))) continue;
@@ -81,7 +79,7 @@ class ScriptedDriver final : public KnobDriver {
   double min_interval_s = 0;
 
  private:
-  std::vector<KnobKind> kinds_;
+  std::vector<KnobId> kinds_;
 };
 
 }  // namespace flash

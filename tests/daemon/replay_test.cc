@@ -179,7 +179,7 @@ TEST_P(ReplayOfTask, TheModelThatDecidedDecidesTheSameAgainExactly) {
   only.close();
   const auto exact = replay({path, model(policy), "", 10});
   ASSERT_TRUE(exact) << exact.error().message();
-  for (const ReplayKnob& knob : exact->knobs) EXPECT_EQ(knob.max, 0);
+  for (const auto& [id, knob] : exact->knobs) EXPECT_EQ(knob.max, 0) << knob_name(id);
   EXPECT_EQ(exact->recorded_value, exact->replayed_value);
   EXPECT_EQ(exact->valued, learned_);
   if (GetParam() == Task::CpuFrequency) {

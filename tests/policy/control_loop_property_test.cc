@@ -154,7 +154,7 @@ TEST(ControlLoopProperty, KnobsNeverLeaveTheirBoundsUnderRandomObservations) {
       const Observation& seen = w.loop->history(kLimits)->back().observation;
       const double cores = seen[Signal::CpuCeiling].value_or(kUnlimited);
       const double bytes = seen[Signal::MemoryCeiling].value_or(kUnlimited);
-      switch (c.kind) {
+      switch (c.kind.kind) {
         case KnobKind::CpuLimit:
           ASSERT_TRUE(within(c.value, std::min(0.2, std::max(0.01, std::floor(cores * 100) / 100)),
                              std::max(0.01, std::min(3.0, cores))))

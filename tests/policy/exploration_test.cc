@@ -77,7 +77,7 @@ struct World {
   Observation o;
   std::vector<KnobView> knobs;
   std::vector<KnobContext> contexts;
-  std::array<FlapRecord, kKnobCount> flaps;
+  KnobMap<FlapRecord> flaps;
   ExplorationSchedule schedule;
   ExplorationInput in;
   Action wanted, proposed;
@@ -165,8 +165,8 @@ TEST(Exploration, NeverWhereItMayNot) {
     for (KnobView& k : w.knobs) k.writable = false;
   }));
   EXPECT_TRUE(vetoed([](World& w) {
-    for (FlapRecord& f : w.flaps)
-      for (std::uint64_t i = 0; i < 4; ++i) f.record(400, i % 2 == 0 ? 1 : -1);
+    for (const KnobKind k : kLimitsActions)
+      for (std::uint64_t i = 0; i < 4; ++i) w.flaps[k].record(400, i % 2 == 0 ? 1 : -1);
     w.in.step = 400;
     w.rule.guards.flap_window_steps = 1000;
   })) << "three reversals of six: out and back would leave one";

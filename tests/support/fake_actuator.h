@@ -17,7 +17,7 @@ namespace flash::fake {
 class FakeActuator final : public Actuator {
  public:
   /// What adopt() will find; also the hardware's range. Call before the target is added.
-  void offer(TargetId id, KnobKind kind, double value, double lower = 0, double upper = kUnlimited,
+  void offer(TargetId id, const KnobId& kind, double value, double lower = 0, double upper = kUnlimited,
              std::vector<double> steps = {}) {
     KnobView v;
     v.kind = kind;
@@ -30,14 +30,16 @@ class FakeActuator final : public Actuator {
     v.driver = "fake";
     offered_[id].push_back(v);
   }
-  KnobView& knob(TargetId id, KnobKind kind) {
+  KnobView& knob(TargetId id, const KnobId& kind) {
     for (KnobView& v : managed_[id])
       if (v.kind == kind) return v;
     return managed_[id].emplace_back();
   }
-  double value(TargetId id, KnobKind kind) { return knob(id, kind).current.value; }
+  double value(TargetId id, const KnobId& kind) { return knob(id, kind).current.value; }
   /// Somebody else writes.
-  void foreign(TargetId id, KnobKind kind, double value) { knob(id, kind).current = Sample::good(value); }
+  void foreign(TargetId id, const KnobId& kind, double value) {
+    knob(id, kind).current = Sample::good(value);
+  }
   /// The next writes to this target fail with this message; empty: they work again.
   void fail_writes(TargetId id, std::string message) { failing_[id] = std::move(message); }
   void vanish(TargetId id) {
