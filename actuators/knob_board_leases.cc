@@ -132,7 +132,7 @@ void KnobBoard::settle(Knob& knob, KnobView& view, Now now) {
 /// turn: the next write takes all again.
 bool KnobBoard::only_policies_moved(Knob& knob, KnobView& view, const KnobReading& reading, Now now) {
   const LedgerEntry* e = ledger_.find(knob.ledger_id);
-  if (!e || knob.ref.kind != KnobKind::CpuFrequency) return false;
+  if (!e || !traits(knob.ref.kind).parts) return false;
   bool unknown = false, came = false, went = false;
   for (const auto& [policy, line] : lines_of(reading.raw)) {
     const auto ours = find_line(knob.ours_raw, policy);
@@ -165,7 +165,7 @@ bool KnobBoard::only_policies_moved(Knob& knob, KnobView& view, const KnobReadin
 /// Somebody took one policy of a CPU set; those that are still as we wrote them go back.
 void KnobBoard::put_back_untouched(Knob& knob) {
   const LedgerEntry* e = ledger_.find(knob.ledger_id);
-  if (!e || knob.ref.kind != KnobKind::CpuFrequency) return;
+  if (!e || !traits(knob.ref.kind).parts) return;
   const auto reading = knob.driver->read(knob.ref);
   if (!reading) return;
   std::string untouched;
@@ -230,9 +230,9 @@ void KnobBoard::look_for_missing() {
     Managed& m = *managed;
     if (id.kind != TargetKind::Cgroup) continue;
     const auto missing = [&m](const LimitFile& row) {
-      return row.managed(m.rule) && std::none_of(m.knobs.begin(), m.knobs.end(), [&row](const Knob& k) {
-               return k.ref.kind.kind == row.knob;
-             });
+      return m.rule.limits[row.knob].manage &&
+             std::none_of(m.knobs.begin(), m.knobs.end(),
+                          [&row](const Knob& k) { return k.ref.kind.kind == row.knob; });
     };
     if (std::none_of(limit_files.begin(), limit_files.end(), missing)) continue;
     ++m.looks;

@@ -12,7 +12,6 @@
 #include "core/knob.h"
 #include "core/registry.h"
 #include "core/result.h"
-#include "core/rule.h"
 #include "host/cgroup_layout.h"
 
 namespace flash {
@@ -34,7 +33,6 @@ struct LimitFile {
     const char* period = nullptr;  // kept as it is found, and put back with the value; nullptr: none
   };
   Names v1, v2;
-  bool (*managed)(const Rule& rule);
   Result<double> (*parse)(const LimitText& text);
   /// The text for the value's file; `before` is what is there now.
   Result<std::string> (*print)(double value, const LimitText& before);

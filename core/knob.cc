@@ -1,5 +1,7 @@
 #include "core/knob.h"
 
+#include <cstdio>
+
 namespace flash {
 namespace {
 
@@ -63,6 +65,40 @@ std::optional<KnobId> knob_from_name(std::string_view name) {
     return KnobId(row.kind, std::move(*instance));
   }
   return std::nullopt;
+}
+
+std::string exact_text(const KnobId& knob, double value, std::string_view unknown) {
+  if (std::isnan(value)) return std::string(unknown);
+  if (std::isinf(value)) return "no limit";
+  const KnobTraits& t = traits(knob);
+  char text[64];
+  std::snprintf(text, sizeof text, "%.6g ", value / t.exact.size);
+  return text + std::string(t.exact.unit.empty() ? t.unit : t.exact.unit);
+}
+
+void append_rounded(std::string& out, const KnobId& knob, double value, std::string_view unknown) {
+  if (std::isnan(value)) {
+    out += unknown;
+    return;
+  }
+  if (std::isinf(value)) {
+    out += "no limit";
+    return;
+  }
+  const KnobTraits& t = traits(knob);
+  const KnobUnit* unit = &t.rounded[0];
+  for (const KnobUnit& larger : t.rounded)
+    if (!larger.unit.empty() && value >= larger.from) unit = &larger;
+  char text[400];
+  std::snprintf(text, sizeof text, "%.*f ", unit->digits, value / unit->size);
+  out.append(text).append(unit->unit.empty() ? t.unit : unit->unit);
+}
+
+std::string knob_words(const KnobId& knob) {
+  const KnobTraits& t = traits(knob);
+  std::string words(t.words.empty() ? t.name : t.words);
+  if (!knob.instance.empty()) words.append(" of ").append(escaped(knob.instance));
+  return words;
 }
 
 bool Action::empty() const {

@@ -31,6 +31,17 @@ enum class KnobKind : std::uint8_t {
 };
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
+namespace knob_unit {
+inline constexpr double kMiB = 1024.0 * 1024;
+}
+/// How a value is printed for people: its unit, how much of the natural one that is, and digits.
+struct KnobUnit {
+  std::string_view unit;
+  double size = 1;
+  int digits = 2;   // behind the point
+  double from = 0;  // values below are printed in the unit before
+};
+
 struct KnobTraits {
   KnobKind kind;          // its own place in the table
   std::string_view name;  // "cpu-limit", "memory-limit", "cpu-frequency": stable key everywhere; no '/'
@@ -39,15 +50,51 @@ struct KnobTraits {
   double tolerance;     // relative difference below which two values are the same setting
   bool capped = false;  // the hardware may round or cap what it is given, which is no failure
   bool parts = false;   // one knob of several parts: its locator lists them, and its raw has a line for each
+  double min = 0;       // the lower bound of a rule that gives none
+  std::string_view words = {};           // in a sentence; empty: the name
+  KnobUnit exact = {};                   // in messages of what was written and read; no unit: the natural one
+  std::array<KnobUnit, 3> rounded = {};  // in explanations, from the smallest unit up; the same
 };
 /// In the order of KnobKind.
 inline constexpr std::array<KnobTraits, 3> kNamedKnobs = {{
     // cpu.max is kept in whole microseconds of quota per period: 1 us of 100 ms at 0.01 cores is 0.1 %.
-    {KnobKind::CpuLimit, "cpu-limit", "cores", Task::ResourceLimits, 0.002},
+    {KnobKind::CpuLimit,
+     "cpu-limit",
+     "cores",
+     Task::ResourceLimits,
+     0.002,
+     false,
+     false,
+     0.1,
+     "CPU limit",
+     {"cores"},
+     {{{"cores"}}}},
     // memory files are rounded down to pages.
-    {KnobKind::MemoryLimit, "memory-limit", "bytes", Task::ResourceLimits, 0.0005},
+    {KnobKind::MemoryLimit,
+     "memory-limit",
+     "bytes",
+     Task::ResourceLimits,
+     0.0005,
+     false,
+     false,
+     64 * knob_unit::kMiB,
+     "memory limit",
+     {"MiB", knob_unit::kMiB},
+     {{{"MiB", knob_unit::kMiB, 1},
+       {"MiB", knob_unit::kMiB, 0, 10 * knob_unit::kMiB},
+       {"GiB", 1024 * knob_unit::kMiB, 1, 10 * 1024 * knob_unit::kMiB}}}},
     // drivers round to their table (scaling_available_frequencies is in kHz).
-    {KnobKind::CpuFrequency, "cpu-frequency", "kHz", Task::CpuFrequency, 0.001, true, true},
+    {KnobKind::CpuFrequency,
+     "cpu-frequency",
+     "kHz",
+     Task::CpuFrequency,
+     0.001,
+     true,
+     true,
+     0,
+     "CPU frequency",
+     {"MHz", 1000},
+     {{{"GHz", 1e6}}}},
 }};
 inline constinit Registry<KnobTraits> kKnobs(kNamedKnobs);
 /// The kind that the next row added to kKnobs will have.
@@ -81,6 +128,13 @@ inline const KnobTraits& traits(const KnobId& knob) {
 std::string knob_name(const KnobId& knob);
 /// The inverse. Nothing for a text that knob_name() does not write, so that a knob has one name.
 std::optional<KnobId> knob_from_name(std::string_view name);
+
+/// A value as people read it. Exact, with six digits: "1.5 cores", "64 MiB", "2600 MHz". Rounded: "1.19 cores",
+/// "20.5 GiB", "2.60 GHz". Both: "no limit". NaN is `unknown`.
+std::string exact_text(const KnobId& knob, double value, std::string_view unknown);
+void append_rounded(std::string& out, const KnobId& knob, double value, std::string_view unknown);
+/// "memory limit"; with an instance "memory limit of 8:0".
+std::string knob_words(const KnobId& knob);
 
 /// Same setting within the knob's tolerance; two +inf are the same.
 inline bool same_setting(KnobKind kind, double a, double b) {

@@ -14,7 +14,7 @@ namespace flash {
 template <class Row>
 class Registry {
  public:
-  static constexpr std::size_t kMost = 32;
+  static constexpr std::size_t kMost = 16;
 
   template <std::size_t N>
   constexpr explicit Registry(const std::array<Row, N>& rows) {

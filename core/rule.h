@@ -4,6 +4,7 @@
 // Thread rule: immutable once built.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -78,22 +79,31 @@ struct Selector {
   std::vector<int> cpus;          // cpu-frequency: the CPU set ("0-3,8"); empty = all CPUs
 };
 
-struct CpuLimitOptions {
+/// What a rule says of a limit, in the limit's natural unit. `manage`, `min` and `max` are of every kind; of the
+/// rest a kind has what its fallback looks at (daemon/config_limits.h: its keys).
+struct LimitOptions {
   bool manage = true;
-  double min_cores = 0.1;
-  double max_cores = kUnlimited;     // also bounded by the node
+  double min = 0;                    // of kKnobs' row
+  double max = kUnlimited;           // also bounded by the node
   double target_utilization = 0.70;  // HPA: desired usage / limit
   double tolerance = 0.10;           // HPA: no change while |ratio - 1| is below
   double down_stabilization_s = 60;  // HPA: scale down to the highest recommendation of this window
+  double percentile = 0.95;          // VPA: of the decaying histogram of peaks
+  double safety_margin = 0.15;       // VPA: on top of the percentile
+  double half_life_s = 24 * 3600;    // VPA: decay of the histogram
 };
 
-struct MemoryLimitOptions {
-  bool manage = true;
-  double min_bytes = 64.0 * 1024 * 1024;
-  double max_bytes = kUnlimited;
-  double percentile = 0.95;        // VPA: of the decaying histogram of peaks
-  double safety_margin = 0.15;     // VPA: on top of the percentile
-  double half_life_s = 24 * 3600;  // VPA: decay of the histogram
+/// By kind, also of kinds that are no limits and of those whose row is added later.
+class LimitsOptions {
+ public:
+  LimitsOptions() {
+    for (const KnobTraits& row : kKnobs) (*this)[row.kind].min = row.min;
+  }
+  LimitOptions& operator[](KnobKind kind) { return by_kind_[static_cast<std::size_t>(kind)]; }
+  const LimitOptions& operator[](KnobKind kind) const { return by_kind_[static_cast<std::size_t>(kind)]; }
+
+ private:
+  std::array<LimitOptions, Registry<KnobTraits>::kMost> by_kind_;
 };
 
 struct FrequencyOptions {
@@ -159,8 +169,7 @@ struct Rule {
   Slo slo;
   UserProfile profile;
   RewardOptions reward;
-  CpuLimitOptions cpu;
-  MemoryLimitOptions memory;
+  LimitsOptions limits;
   FrequencyOptions frequency;
   GuardOptions guards;
   ContentionOptions contention;

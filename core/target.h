@@ -72,7 +72,12 @@ struct Target {
   TimeUnit statsd_unit = TimeUnit::Auto;     // of the application's StatsD latencies; the rule's
   std::vector<std::string> statsd_senders;   // who may send them beside its own processes; the rule's
 
-  Task task() const { return id.kind == TargetKind::Cgroup ? Task::ResourceLimits : Task::CpuFrequency; }
+  std::optional<Task> managed_as;  // the rule's task; absent: the first that manages such targets
+
+  Task task() const {
+    if (managed_as) return *managed_as;
+    return id.kind == TargetKind::Cgroup ? Task::ResourceLimits : Task::CpuFrequency;
+  }
 };
 
 /// Stable, D-Bus-safe agent name: "limits_<inode>" or "frequency_<hash>".

@@ -16,6 +16,7 @@
 #include "core/result.h"
 #include "daemon/config_check.h"
 #include "daemon/config_keys.h"
+#include "daemon/config_limits.h"
 #include "daemon/config_text.h"
 #include "host/safe_path.h"
 #include "policy/task.h"
@@ -113,9 +114,13 @@ class Build {
       fail(pointer + "/select",
            "selects nothing: give cgroup, unit, container, container_runtime or pod_uid");
     check_page(rule, pointer);
-    ordered(rule.cpu.min_cores, rule.cpu.max_cores, 1, pointer + "/cpu", "min_cores", "max_cores");
-    ordered(rule.memory.min_bytes, rule.memory.max_bytes, 1024.0 * 1024, pointer + "/memory", "min_mib",
-            "max_mib");
+    for (const LimitKeys& row : limit_keys) {
+      const LimitKey *low = row.key_of(&LimitOptions::min), *high = row.key_of(&LimitOptions::max);
+      const LimitOptions& limit = rule.limits[row.knob];
+      if (low && high)
+        ordered(limit.min, limit.max, low->scale, pointer + "/" + std::string(row.object), low->name,
+                high->name);
+    }
     ordered(rule.frequency.min_khz, rule.frequency.max_khz, 1, pointer + "/frequency", "min_khz", "max_khz");
     ordered(rule.profile.t_online, rule.profile.t_serving, 1, pointer + "/profile", "t_online", "t_serving");
   }

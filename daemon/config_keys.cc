@@ -6,8 +6,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <deque>
 
 #include "core/json.h"
+#include "daemon/config_limits.h"
 #include "host/parse.h"
 #include "link/metric_selector.h"
 #include "link/sync_messages.h"
@@ -178,6 +180,7 @@ ConfigKey bound(Field, ConfigKey key) {
   key.get = [](const ConfigDraft& d) { return show(Field{}(d), Scale); };
   return key;
 }
+
 constexpr int kMiBScale = 1024 * 1024;
 
 template <class E, class Field>
@@ -312,6 +315,43 @@ std::optional<std::string> check_runtime(std::string_view v) {
   for (std::string_view known : {"docker", "podman", "containerd", "crio", "lxc"})
     if (v == known) return std::nullopt;
   return "is not one of docker, podman, containerd, crio, lxc";
+}
+
+// --- limits: a row of daemon/config_limits each -----------------------------------------------------------
+
+/// Pointers of keys that are made and not written here; as long as the program.
+std::string_view kept(std::string pointer) {
+  static std::deque<std::string> texts;
+  return texts.emplace_back(std::move(pointer));
+}
+
+void add_limit(std::vector<ConfigKey>& t, const LimitKeys& row) {
+  const std::string object = "/rules/*/" + std::string(row.object);
+  const Task only = traits(row.knob).task;
+  const KnobKind knob = row.knob;
+  t.push_back({.pointer = kept(object), .only = only, .meaning = row.meaning});
+  ConfigKey manage{
+      .pointer = kept(object + "/manage"), .type = KeyType::Boolean, .only = only, .meaning = row.manage};
+  manage.set = [knob](ConfigDraft& d, const json& v) { assign(d.rule.limits[knob].manage, v, 1); };
+  manage.get = [knob](const ConfigDraft& d) { return show(d.rule.limits[knob].manage, 1); };
+  t.push_back(std::move(manage));
+  for (const LimitKey& k : row.keys) {
+    if (k.name.empty()) break;
+    ConfigKey key{.pointer = kept(object + "/" + std::string(k.name)),
+                  .type = KeyType::Number,
+                  .nullable = k.nullable,
+                  .min = k.min,
+                  .max = k.max,
+                  .unit = k.unit,
+                  .only = only,
+                  .default_words = k.default_words,
+                  .meaning = k.meaning};
+    const auto field = k.field;
+    const int scale = k.scale;
+    key.set = [=](ConfigDraft& d, const json& v) { assign(d.rule.limits[knob].*field, v, scale); };
+    key.get = [=](const ConfigDraft& d) { return show(d.rule.limits[knob].*field, scale); };
+    t.push_back(std::move(key));
+  }
 }
 
 // --- the table --------------------------------------------------------------------------------------------
@@ -736,101 +776,7 @@ std::vector<ConfigKey> make_table() {
   selector(FIELD(rule.slo.prometheus.errors), "/rules/*/slo/prometheus/errors",
            "The counter of failed requests; empty: not known.");
 
-  object("/rules/*/cpu", "The CPU limit (cpu.max, CFS quota, CPUQuotaPerSecUSec).", kLimits);
-  t.push_back(bound(FIELD(rule.cpu.manage), {.pointer = "/rules/*/cpu/manage",
-                                             .type = KeyType::Boolean,
-                                             .only = kLimits,
-                                             .meaning = "Whether the CPU limit is managed at all."}));
-  t.push_back(bound(FIELD(rule.cpu.min_cores), {.pointer = "/rules/*/cpu/min_cores",
-                                                .type = KeyType::Number,
-                                                .min = 0.01,
-                                                .max = 8192,
-                                                .unit = "cores",
-                                                .only = kLimits,
-                                                .meaning = "The limit is never set below, unless a cgroup "
-                                                           "above the target allows less."}));
-  t.push_back(bound(FIELD(rule.cpu.max_cores),
-                    {.pointer = "/rules/*/cpu/max_cores",
-                     .type = KeyType::Number,
-                     .nullable = true,
-                     .min = 0.01,
-                     .max = 8192,
-                     .unit = "cores",
-                     .only = kLimits,
-                     .default_words = "what the node and the cgroups above the target have",
-                     .meaning = "The limit is never set above."}));
-  t.push_back(bound(FIELD(rule.cpu.target_utilization), {.pointer = "/rules/*/cpu/target_utilization",
-                                                         .type = KeyType::Number,
-                                                         .min = 0.05,
-                                                         .max = 1,
-                                                         .only = kLimits,
-                                                         .meaning = "Usage over limit that the fallback "
-                                                                    "controller aims at."}));
-  t.push_back(bound(FIELD(rule.cpu.tolerance), {.pointer = "/rules/*/cpu/tolerance",
-                                                .type = KeyType::Number,
-                                                .min = 0,
-                                                .max = 1,
-                                                .only = kLimits,
-                                                .meaning = "No change while usage is this close to the "
-                                                           "target, relative to it."}));
-  t.push_back(bound(FIELD(rule.cpu.down_stabilization_s),
-                    {.pointer = "/rules/*/cpu/down_stabilization_s",
-                     .type = KeyType::Number,
-                     .min = 0,
-                     .max = 86400,
-                     .unit = "s",
-                     .only = kLimits,
-                     .meaning = "The limit shrinks only to the highest recommendation of this time."}));
-
-  object("/rules/*/memory", "The memory limit (memory.high, memory.limit_in_bytes, MemoryHigh).", kLimits);
-  t.push_back(bound(
-      FIELD(rule.memory.manage),
-      {.pointer = "/rules/*/memory/manage",
-       .type = KeyType::Boolean,
-       .only = kLimits,
-       .meaning =
-           "Whether the memory limit is managed at all. On cgroup v1 the limit is hard: an application that "
-           "outgrows it between two periods is killed, not slowed down."}));
-  t.push_back(bound<kMiBScale>(FIELD(rule.memory.min_bytes), {.pointer = "/rules/*/memory/min_mib",
-                                                              .type = KeyType::Number,
-                                                              .min = 1,
-                                                              .max = 1e9,
-                                                              .unit = "MiB",
-                                                              .only = kLimits,
-                                                              .meaning = "The limit is never set below, "
-                                                                         "unless a cgroup above the target "
-                                                                         "allows less."}));
-  t.push_back(bound<kMiBScale>(FIELD(rule.memory.max_bytes),
-                               {.pointer = "/rules/*/memory/max_mib",
-                                .type = KeyType::Number,
-                                .nullable = true,
-                                .min = 1,
-                                .max = 1e9,
-                                .unit = "MiB",
-                                .only = kLimits,
-                                .default_words = "what the node and the cgroups above the target have",
-                                .meaning = "The limit is never set above."}));
-  t.push_back(bound(FIELD(rule.memory.percentile),
-                    {.pointer = "/rules/*/memory/percentile",
-                     .type = KeyType::Number,
-                     .min = 0.5,
-                     .max = 1,
-                     .only = kLimits,
-                     .meaning = "Of the decaying histogram of usage peaks, that the limit has to cover."}));
-  t.push_back(
-      bound(FIELD(rule.memory.safety_margin), {.pointer = "/rules/*/memory/safety_margin",
-                                               .type = KeyType::Number,
-                                               .min = 0,
-                                               .max = 10,
-                                               .only = kLimits,
-                                               .meaning = "Added to the percentile, relative to it."}));
-  t.push_back(bound(FIELD(rule.memory.half_life_s), {.pointer = "/rules/*/memory/half_life_s",
-                                                     .type = KeyType::Number,
-                                                     .min = 1,
-                                                     .max = 31536000,
-                                                     .unit = "s",
-                                                     .only = kLimits,
-                                                     .meaning = "After this time a peak counts half."}));
+  for (const LimitKeys& row : limit_keys) add_limit(t, row);
 
   object("/rules/*/frequency", "The CPU frequency (cpufreq).", kFrequency);
   t.push_back(bound(FIELD(rule.frequency.min_khz),
@@ -1157,8 +1103,13 @@ ojson object_schema(std::string_view pointer) {
 }  // namespace
 
 std::span<const ConfigKey> config_keys() {
-  static const std::vector<ConfigKey> kTable = make_table();
-  return kTable;
+  static std::vector<ConfigKey> table;
+  static std::size_t rows = 0;  // of limit_keys that are in it
+  if (table.empty() || rows != limit_keys.size()) {
+    table = make_table();
+    rows = limit_keys.size();
+  }
+  return table;
 }
 
 const ConfigKey* find_config_key(std::string_view pattern) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -43,12 +44,13 @@ struct ConfigKey {
   std::optional<Task> only;        // rules of this task alone
   std::string_view default_words;  // what null means, in words
   std::string_view meaning;
-  void (*set)(ConfigDraft& draft, const nlohmann::json& value) = nullptr;  // REQUIRES: checked
-  nlohmann::json (*get)(const ConfigDraft& draft) = nullptr;               // absent for Object and Rules
+  std::function<void(ConfigDraft& draft, const nlohmann::json& value)> set = {};  // REQUIRES: checked
+  std::function<nlohmann::json(const ConfigDraft& draft)> get = {};  // absent for Object and Rules
 
   std::string_view name() const { return pointer.substr(pointer.rfind('/') + 1); }
 };
 
+/// Good until a row is added to limit_keys or taken away.
 std::span<const ConfigKey> config_keys();
 /// The row of a pointer pattern, nullptr if there is none.
 const ConfigKey* find_config_key(std::string_view pattern);

@@ -168,16 +168,18 @@ void Targets::settle(Now now, Target target, const std::shared_ptr<const Rule>& 
     return;
   }
   target.rule = rule->name;
+  target.managed_as = rule->task;
   target.application = rule->application.empty() ? target.name : rule->application;
   target.slo_source = rule->slo.source;
   target.statsd_unit = rule->slo.statsd.unit;
   target.statsd_senders = rule->slo.statsd.senders;
   if (managed != managed_.end()) {
     const auto view = loop_.view(id);
-    // Another rule, application, source, unit or senders are another task for the collectors: a new agent. So
-    // is another owner, who is written to in another way.
-    if (view && view->target->rule == target.rule && view->target->application == target.application &&
-        view->target->slo_source == target.slo_source && view->target->statsd_unit == target.statsd_unit &&
+    // Another rule, application, source, unit or senders are other work for the collectors: a new agent. So is
+    // another task, and another owner, who is written to in another way.
+    if (view && view->target->rule == target.rule && view->target->task() == target.task() &&
+        view->target->application == target.application && view->target->slo_source == target.slo_source &&
+        view->target->statsd_unit == target.statsd_unit &&
         view->target->statsd_senders == target.statsd_senders && view->target->owner == target.owner) {
       if (auto changed = loop_.change_rule(now, id, rule); !changed)
         refused_[where] = changed.error().message();

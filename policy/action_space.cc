@@ -18,9 +18,9 @@ bool inside(double khz, KnobRange r) {
 bool manages(const Rule& rule, KnobKind kind) {
   switch (kind) {
     case KnobKind::CpuLimit:
-      return rule.task == Task::ResourceLimits && rule.cpu.manage;
+      return rule.task == Task::ResourceLimits && rule.limits[KnobKind::CpuLimit].manage;
     case KnobKind::MemoryLimit:
-      return rule.task == Task::ResourceLimits && rule.memory.manage;
+      return rule.task == Task::ResourceLimits && rule.limits[KnobKind::MemoryLimit].manage;
     case KnobKind::CpuFrequency:
       return rule.task == Task::CpuFrequency;
   }
@@ -32,13 +32,13 @@ KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity&
   double ceiling = kUnlimited, above = kUnlimited;
   switch (view.kind.kind) {
     case KnobKind::CpuLimit:
-      wanted = {rule.cpu.min_cores, rule.cpu.max_cores};
+      wanted = {rule.limits[KnobKind::CpuLimit].min, rule.limits[KnobKind::CpuLimit].max};
       ceiling = node.usable_cores();
       // In whole percents of a CPU, as whole_percent(): an end that cannot be written is none.
       above = std::floor(node.at_most.cores * 100 + 1e-6) / 100;
       break;
     case KnobKind::MemoryLimit:
-      wanted = {rule.memory.min_bytes, rule.memory.max_bytes};
+      wanted = {rule.limits[KnobKind::MemoryLimit].min, rule.limits[KnobKind::MemoryLimit].max};
       ceiling = node.usable_memory();
       above = node.at_most.memory_bytes;
       break;

@@ -93,7 +93,7 @@ void ControlLoop::Impl::note_ceilings(const ManagedAgent& a, Decision& d) const 
     std::string_view of;
     for (const Collector* c : collectors)
       if (of.empty()) of = c->ceiling_of(a.target.id, row.ceiling);
-    appendf(d.notes, "%sThe %s in force is ", d.notes.empty() ? "" : " ", knob_words(row.knob));
+    appendf(d.notes, "%sThe %s in force is ", d.notes.empty() ? "" : " ", knob_words(row.knob).c_str());
     append_value(d.notes, row.knob, ceiling);
     if (of == a.target.cgroup)
       d.notes += ", that of its memory.max";

@@ -19,45 +19,13 @@ void appendf(std::string& out, const char* format, ...) {
 }
 
 void append_value(std::string& out, const KnobId& kind, double value) {
-  if (std::isnan(value)) {
-    out += "unknown";
-  } else if (std::isinf(value)) {
-    out += "no limit";
-  } else {
-    constexpr double kMiB = 1024.0 * 1024.0;
-    switch (kind.kind) {
-      case KnobKind::CpuLimit:
-        appendf(out, "%.2f cores", value);
-        break;
-      case KnobKind::MemoryLimit:
-        if (value >= 10 * 1024 * kMiB)
-          appendf(out, "%.1f GiB", value / (1024 * kMiB));
-        else
-          appendf(out, value >= 10 * kMiB ? "%.0f MiB" : "%.1f MiB", value / kMiB);
-        break;
-      case KnobKind::CpuFrequency:
-        appendf(out, "%.2f GHz", value / 1e6);
-        break;
-    }
-  }
+  append_rounded(out, kind, value, "unknown");
 }
 
 std::string in_words(const KnobId& kind, double value) {
   std::string out;
   append_value(out, kind, value);
   return out;
-}
-
-const char* knob_words(const KnobId& kind) {
-  switch (kind.kind) {
-    case KnobKind::CpuLimit:
-      return "CPU limit";
-    case KnobKind::MemoryLimit:
-      return "memory limit";
-    case KnobKind::CpuFrequency:
-      return "CPU frequency";
-  }
-  return "knob";
 }
 
 namespace {
@@ -81,7 +49,8 @@ void who_decided(std::string& out, const Decision& d, const Target& target) {
 void what_happened(std::string& out, const Decision& d) {
   bool touched = false;
   for (const KnobOutcome& o : d.outcomes) {
-    const char* name = knob_words(o.knob);
+    const std::string words = knob_words(o.knob);
+    const char* const name = words.c_str();
     switch (o.status) {
       case WriteStatus::NotAsked:
         if (d.mode == Mode::Recommend && d.allowed.has(o.knob) && d.current.has(o.knob) &&
@@ -150,9 +119,9 @@ std::string explain(const Decision& decision, const Target& target) {
   for (const GuardVerdict& v : decision.verdicts) {
     out.append(" Guard \"").append(v.guard).append("\" ");
     if (v.verdict == Verdict::Refused) {
-      appendf(out, "kept the %s at ", knob_words(v.knob));
+      appendf(out, "kept the %s at ", knob_words(v.knob).c_str());
     } else {
-      appendf(out, "changed the %s from ", knob_words(v.knob));
+      appendf(out, "changed the %s from ", knob_words(v.knob).c_str());
       append_value(out, v.knob, v.before);
       out += " to ";
     }

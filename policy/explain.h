@@ -18,9 +18,6 @@ void appendf(std::string& out, const char* format, ...) __attribute__((format(pr
 void append_value(std::string& out, const KnobId& kind, double value);
 std::string in_words(const KnobId& kind, double value);
 
-/// "CPU limit", "memory limit", "CPU frequency".
-const char* knob_words(const KnobId& kind);
-
 /// One paragraph: who decided and why, what it wanted, what the guards said, what was done, what the step
 /// before it earned.
 std::string explain(const Decision& decision, const Target& target);

@@ -201,7 +201,7 @@ bool Explorer::vary(const ExplorationInput& in, Action& proposed, std::string& w
   recent_.set(mine);
   wanted_.set(knob, base);
   proposed.set(knob, value);
-  appendf(words, "the %s ", knob_words(knob));
+  appendf(words, "the %s ", knob_words(knob).c_str());
   append_value(words, knob, value);
   words += " in place of ";
   append_value(words, knob, base);

@@ -158,7 +158,7 @@ void LimitsFallback::decide(const LimitsInput& in, Action& proposed, std::string
 }
 
 void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::string& out) {
-  const CpuLimitOptions& opt = in.rule->cpu;
+  const LimitOptions& opt = in.rule->limits[KnobKind::CpuLimit];
   const Observation& o = *in.observation;
   const Sample& usage = o[Signal::CpuUsage];
   const double limit = in.cpu_limit;
@@ -239,7 +239,7 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
 }
 
 void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std::string& out) {
-  const MemoryLimitOptions& opt = in.rule->memory;
+  const LimitOptions& opt = in.rule->limits[KnobKind::MemoryLimit];
   const Observation& o = *in.observation;
   const Sample& used = o[Signal::MemoryWorkingSet];
   const double limit = in.memory_limit;

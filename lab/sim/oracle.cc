@@ -100,14 +100,14 @@ OracleChoice Oracle::best_of(const WorldCore& world) const {
   }
   const KnobRange cpu = pair.range(KnobKind::CpuLimit), memory = pair.range(KnobKind::MemoryLimit);
   const double used = world.observation()[Signal::MemoryWorkingSet].value;
-  const double margin = 1 + pair.rule().memory.safety_margin;
+  const double margin = 1 + pair.rule().limits[KnobKind::MemoryLimit].safety_margin;
   const double bytes = std::clamp(used * margin, memory.lower, memory.upper);
   for (double factor : kCpuFactors)
     consider({std::clamp(world.in_force()[0] * factor, cpu.lower, cpu.upper), bytes});
   // What the load ahead asks for, if a step may go there: of the next second, and of the highest of the next
   // ones.
-  const double per_request =
-      pair.service_s(pair.environment().top_khz()) / pair.rule().cpu.target_utilization;
+  const double per_request = pair.service_s(pair.environment().top_khz()) /
+                             pair.rule().limits[KnobKind::CpuLimit].target_utilization;
   const double next = world.rate_ahead(0) * per_request;
   double highest = next;
   for (int t = 1; t < kSeen_s; ++t) highest = std::max(highest, world.rate_ahead(t) * per_request);

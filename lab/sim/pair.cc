@@ -72,7 +72,7 @@ Result<Pair> Pair::make(Application application, const RequestCost& cost, Enviro
   rule.mode = Mode::Control;
   rule.reward.kind = options.reward;
   rule.slo.latency_p99_ms = app.slo_p99_ms;
-  rule.cpu.min_cores = kMinCores;
+  rule.limits[KnobKind::CpuLimit].min = kMinCores;
 
   KnobView cpu, memory, frequency;
   cpu.kind = KnobKind::CpuLimit;

@@ -97,8 +97,9 @@ Reward limits_reward(const Rule& rule, const NodeCapacity& node, const LimitsSte
       if (paper) {
         sum += u;
       } else {
-        double score = utilization_score(u, rule.cpu.target_utilization);
-        if (u < rule.cpu.target_utilization && at_lower_bound(KnobKind::CpuLimit, limit, step.cpu_range))
+        double score = utilization_score(u, rule.limits[KnobKind::CpuLimit].target_utilization);
+        if (u < rule.limits[KnobKind::CpuLimit].target_utilization &&
+            at_lower_bound(KnobKind::CpuLimit, limit, step.cpu_range))
           score = 1;
         sum += score * (1 - std::clamp(o[Signal::CpuThrottled].value_or(0), 0.0, 1.0));
       }
@@ -114,7 +115,7 @@ Reward limits_reward(const Rule& rule, const NodeCapacity& node, const LimitsSte
     if (paper) {
       sum += u;
     } else {
-      const double target = 1 / (1 + rule.memory.safety_margin);
+      const double target = 1 / (1 + rule.limits[KnobKind::MemoryLimit].safety_margin);
       double score = utilization_score(u, target);
       if (u < target && at_lower_bound(KnobKind::MemoryLimit, limit, step.memory_range)) score = 1;
       score *= 1 - std::clamp(o[Signal::MemoryPressureFull].value_or(0), 0.0, 1.0);

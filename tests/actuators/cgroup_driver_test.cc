@@ -100,7 +100,7 @@ TEST(CgroupDriver, OffersOnlyWhatIsThereAndManaged) {
   FakeHost host{cgroup_v2({dir("app", {file("memory.high", "max\n")})})};
   EXPECT_EQ(Knobs(host).found.size(), 1u) << "no cpu.max: the controller is not enabled";
   Rule rule;
-  rule.memory.manage = false;
+  rule.limits[KnobKind::MemoryLimit].manage = false;
   EXPECT_THAT(Knobs(host, rule).found, IsEmpty());
 }
 

@@ -19,9 +19,9 @@ TEST(LimitFiles, EveryRowCanBeReadWrittenAndManaged) {
     EXPECT_EQ(traits(row.knob).task, Task::ResourceLimits);
     EXPECT_EQ(limit_file(row.knob), &row);
     EXPECT_TRUE(row.v1.value || row.v2.value);
-    EXPECT_TRUE(row.managed && row.parse && row.print);
+    EXPECT_TRUE(row.parse && row.print);
     EXPECT_EQ(row.instances == nullptr, row.line == nullptr);
-    EXPECT_TRUE(row.managed(Rule{})) << "what is not asked for is managed by default";
+    EXPECT_TRUE(Rule{}.limits[row.knob].manage) << "what is not asked for is managed by default";
   }
   EXPECT_EQ(limit_file(KnobKind::CpuFrequency), nullptr);
 }
@@ -90,7 +90,6 @@ struct ToyLimit {
     f.controller = CgroupController::Memory;
     f.controller_name = "memory";
     f.v2.value = "memory.toy";
-    f.managed = [](const Rule&) { return true; };
     f.parse = toy_parse;
     f.print = toy_print;
     f.instances = [](const std::string&) { return std::vector<std::string>{"8:0", "8:16"}; };

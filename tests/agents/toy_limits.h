@@ -45,14 +45,14 @@ class LimitsWorld {
   LimitsWorld(const LimitsOptions& options, std::uint64_t seed) : o_(options), random_(seed) {
     rule_.task = Task::ResourceLimits;
     rule_.slo.latency_p99_ms = o_.slo_ms;
-    rule_.cpu.down_stabilization_s = o_.down_stabilization_s;
-    rule_.memory.min_bytes = 32 * kMiB;
-    rule_.memory.max_bytes = o_.max_mib * kMiB;
+    rule_.limits[KnobKind::CpuLimit].down_stabilization_s = o_.down_stabilization_s;
+    rule_.limits[KnobKind::MemoryLimit].min = 32 * kMiB;
+    rule_.limits[KnobKind::MemoryLimit].max = o_.max_mib * kMiB;
     node_.cores = 2;
     node_.memory_bytes = 8192 * kMiB;
     phase_ = random_.uniform(0, o_.period_s);
-    range_[0] = {rule_.cpu.min_cores, node_.cores};
-    range_[1] = {rule_.memory.min_bytes, rule_.memory.max_bytes};
+    range_[0] = {rule_.limits[KnobKind::CpuLimit].min, node_.cores};
+    range_[1] = {rule_.limits[KnobKind::MemoryLimit].min, rule_.limits[KnobKind::MemoryLimit].max};
     limit_ = {node_.cores, o_.max_mib * kMiB};
     sense();
     before_ = now_;
@@ -107,8 +107,10 @@ class LimitsWorld {
   /// The limits that would have been best for the step ahead, had its load been known as the mean of the
   /// load's distribution. Not reachable (guards, chance), but a baseline.
   std::vector<float> knowing() const {
-    const double cores = std::min(rate(step_) * o_.core_s, o_.threads) / rule_.cpu.target_utilization;
-    const double bytes = now_[Signal::MemoryWorkingSet].value * (1 + rule_.memory.safety_margin);
+    const double cores =
+        std::min(rate(step_) * o_.core_s, o_.threads) / rule_.limits[KnobKind::CpuLimit].target_utilization;
+    const double bytes =
+        now_[Signal::MemoryWorkingSet].value * (1 + rule_.limits[KnobKind::MemoryLimit].safety_margin);
     return {static_cast<float>(to_unit(cores, range_[0])), static_cast<float>(to_unit(bytes, range_[1]))};
   }
 

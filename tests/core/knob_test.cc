@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,35 @@ TEST(KnobName, OfAKnobIsOneText) {
                            "toy-limit/%2f", "toy-limit/%ZZ", "toy-limit/a b", "toy-limit/a/b", "no-limit",
                            "no-limit/8:0", "toy-limit ", "Toy-limit"})
     EXPECT_FALSE(knob_from_name(text)) << text;
+}
+
+TEST(KnobText, IsExactForMessagesAndRoundedForExplanations) {
+  const auto rounded = [](const KnobId& knob, double value) {
+    std::string out;
+    append_rounded(out, knob, value, "unknown");
+    return out;
+  };
+  constexpr double kMi = 1024 * 1024, kNaN = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(exact_text(KnobKind::CpuLimit, 1.194, ""), "1.194 cores");
+  EXPECT_EQ(rounded(KnobKind::CpuLimit, 1.194), "1.19 cores");
+  EXPECT_EQ(exact_text(KnobKind::MemoryLimit, 64 * kMi, ""), "64 MiB");
+  EXPECT_EQ(rounded(KnobKind::MemoryLimit, 9.96 * kMi), "10.0 MiB");
+  EXPECT_EQ(rounded(KnobKind::MemoryLimit, 64.4 * kMi), "64 MiB");
+  EXPECT_EQ(rounded(KnobKind::MemoryLimit, 10239 * kMi), "10239 MiB");
+  EXPECT_EQ(rounded(KnobKind::MemoryLimit, 10240 * kMi), "10.0 GiB");
+  EXPECT_EQ(exact_text(KnobKind::CpuFrequency, 2600000, ""), "2600 MHz");
+  EXPECT_EQ(rounded(KnobKind::CpuFrequency, 2600000), "2.60 GHz");
+  const ToyKnob toy;
+  EXPECT_EQ(exact_text(toy.kind, 3, ""), "3 toys");
+  EXPECT_EQ(rounded(toy.kind, 3), "3.00 toys");
+  EXPECT_EQ(knob_words(toy.on("8:0")), "toy-limit of 8:0");
+  EXPECT_EQ(knob_words(KnobKind::MemoryLimit), "memory limit");
+  for (const auto& row : kKnobs) {
+    EXPECT_EQ(exact_text(row.kind, kUnlimited, ""), "no limit");
+    EXPECT_EQ(rounded(row.kind, kUnlimited), "no limit");
+    EXPECT_EQ(exact_text(row.kind, kNaN, "nothing"), "nothing");
+    EXPECT_EQ(rounded(row.kind, kNaN), "unknown");
+  }
 }
 
 TEST(KnobId, OneOfAnInstanceIsNotTheOneWithout) {

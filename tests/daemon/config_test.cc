@@ -83,9 +83,9 @@ TEST(Config, ShippedExampleIsValidAndMeansWhatItSays) {
   EXPECT_EQ(web.select.unit, "web*.service");
   EXPECT_EQ(web.slo.latency_p99_ms, 50);
   EXPECT_FALSE(web.slo.throughput_rps);
-  EXPECT_EQ(web.cpu.max_cores, 2);
-  EXPECT_EQ(web.memory.max_bytes, 1024.0 * 1024 * 1024);
-  EXPECT_EQ(web.memory.half_life_s, 86400);
+  EXPECT_EQ(web.limits[KnobKind::CpuLimit].max, 2);
+  EXPECT_EQ(web.limits[KnobKind::MemoryLimit].max, 1024.0 * 1024 * 1024);
+  EXPECT_EQ(web.limits[KnobKind::MemoryLimit].half_life_s, 86400);
   EXPECT_EQ(frequency.name, "node-frequency");
   EXPECT_EQ(frequency.task, Task::CpuFrequency);
   EXPECT_EQ(frequency.mode, Mode::Recommend);
@@ -171,8 +171,8 @@ TEST(Config, DropInsAreMergedAsRfc7396Says) {
   ASSERT_EQ(r.config->rules.size(), 2U);
   EXPECT_EQ(r.config->rules[0]->name, "new");
   const Rule& web = *r.config->rules[1];
-  EXPECT_EQ(web.cpu.min_cores, 1);
-  EXPECT_EQ(web.cpu.max_cores, 6);
+  EXPECT_EQ(web.limits[KnobKind::CpuLimit].min, 1);
+  EXPECT_EQ(web.limits[KnobKind::CpuLimit].max, 6);
   EXPECT_FALSE(web.slo.latency_p99_ms);
   EXPECT_THAT(r.files, ElementsAre("flashd.json", "10.json", "20.json"));
 }

@@ -43,7 +43,7 @@ class NodeTest : public testing::Test {
     rule.mode = mode;
     rule.mode_given = true;
     rule.select.cgroup = "/web*";
-    rule.cpu.max_cores = 2;
+    rule.limits[KnobKind::CpuLimit].max = 2;
     DaemonConfig c;
     c.rules = {std::make_shared<const Rule>(rule)};
     return c;

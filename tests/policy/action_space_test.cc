@@ -55,14 +55,14 @@ TEST(ActionSpace, LevelsCarryOverBetweenMachines) {
 
 TEST(ActionSpace, TheRangeIsTheRulesWithinTheHardwareAndTheNode) {
   Rule rule;
-  rule.cpu = {true, 0.5, 16, 0.7, 0.1, 60};
+  rule.limits[KnobKind::CpuLimit] = {true, 0.5, 16, 0.7, 0.1, 60};
   KnobView view;
   view.kind = KnobKind::CpuLimit;
   view.lower = 0.01;
   const NodeCapacity node{4, 0, 0.25, 0};
   EXPECT_DOUBLE_EQ(knob_range(rule, view, node).lower, 0.5);
   EXPECT_DOUBLE_EQ(knob_range(rule, view, node).upper, 3.75);
-  rule.cpu.max_cores = 2;
+  rule.limits[KnobKind::CpuLimit].max = 2;
   EXPECT_DOUBLE_EQ(knob_range(rule, view, node).upper, 2);
 }
 
@@ -90,16 +90,16 @@ TEST(ActionSpace, TheRangeEndsWhereTheLimitsAboveEnd) {
     NodeCapacity node{4, 0, 0.25, 0};
     node.at_most.cores = row.above;
     view.kind = KnobKind::CpuLimit;
-    rule.cpu.min_cores = row.min;
-    rule.cpu.max_cores = row.max;
+    rule.limits[KnobKind::CpuLimit].min = row.min;
+    rule.limits[KnobKind::CpuLimit].max = row.max;
     EXPECT_DOUBLE_EQ(knob_range(rule, view, node).lower, row.lower) << row.name;
     EXPECT_DOUBLE_EQ(knob_range(rule, view, node).upper, row.upper) << row.name;
     // Memory by the same numbers.
     view.kind = KnobKind::MemoryLimit;
     node = {4, 4, 0, 0.25};
     node.at_most.memory_bytes = row.above;
-    rule.memory.min_bytes = row.min;
-    rule.memory.max_bytes = row.max;
+    rule.limits[KnobKind::MemoryLimit].min = row.min;
+    rule.limits[KnobKind::MemoryLimit].max = row.max;
     EXPECT_DOUBLE_EQ(knob_range(rule, view, node).lower, row.lower) << row.name;
     EXPECT_DOUBLE_EQ(knob_range(rule, view, node).upper, row.upper) << row.name;
   }

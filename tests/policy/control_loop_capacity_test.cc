@@ -28,8 +28,8 @@ struct Neighbours : ::testing::Test {
   }
   static std::shared_ptr<Rule> rule(Mode mode) {
     auto r = std::make_shared<Rule>(*cpu_rule(mode));
-    r->cpu.manage = false;
-    r->memory.manage = true;
+    r->limits[KnobKind::CpuLimit].manage = false;
+    r->limits[KnobKind::MemoryLimit].manage = true;
     return r;
   }
   /// The victim takes 20 MiB per tick; true: its limit was above what it used all the time.

@@ -36,10 +36,10 @@ struct RandomWorld {
     limits->name = "limits";
     limits->mode = Mode::Control;
     limits->mode_given = true;
-    limits->cpu.min_cores = 0.2;
-    limits->cpu.max_cores = 3;
-    limits->memory.min_bytes = 64 * kMiB;
-    limits->memory.max_bytes = 2048 * kMiB;
+    limits->limits[KnobKind::CpuLimit].min = 0.2;
+    limits->limits[KnobKind::CpuLimit].max = 3;
+    limits->limits[KnobKind::MemoryLimit].min = 64 * kMiB;
+    limits->limits[KnobKind::MemoryLimit].max = 2048 * kMiB;
     limits->slo.latency_p99_ms = 20;
     limits->profile = {true, 0.2, 0.3, 0.5, 2};
     Target t;

@@ -278,8 +278,8 @@ TEST(ControlLoop, GivesOutNoMemoryThatTheNodeDoesNotHave) {
   o.capacity.reserve_memory_bytes = 24 * kMiB;
   Loop l(o);
   auto rule = std::make_shared<Rule>(*cpu_rule(Mode::Control));
-  rule->cpu.manage = false;
-  rule->memory.manage = true;
+  rule->limits[KnobKind::CpuLimit].manage = false;
+  rule->limits[KnobKind::MemoryLimit].manage = true;
   l.actuator.offer(kBatch, KnobKind::MemoryLimit, 450 * kMiB);
   l.actuator.offer(kWeb, KnobKind::MemoryLimit, 450 * kMiB);
   auto important = std::make_shared<Rule>(*rule);

@@ -99,7 +99,7 @@ TEST(MemoryPeaks, AnIntervalsLowerValuesLeaveNothingBehind) {
 
 struct LimitsFallbackTest : ::testing::Test {
   LimitsFallbackTest() {
-    rule.cpu.down_stabilization_s = 16;
+    rule.limits[KnobKind::CpuLimit].down_stabilization_s = 16;
     in.rule = &rule;
     in.observation = &o;
     in.cpu_limit = 1;
@@ -176,7 +176,7 @@ TEST_F(CpuFallback, RaisesAThrottledTarget) {
 
 TEST_F(CpuFallback, DoesNotScaleDownWhileTheLatencyObjectiveIsMissed) {
   rule.slo.latency_p99_ms = 50;
-  rule.cpu.down_stabilization_s = 0;
+  rule.limits[KnobKind::CpuLimit].down_stabilization_s = 0;
   in.cpu_limit = 2;
   o[Signal::LatencyP99] = Sample::good(80);
   EXPECT_EQ(cpu(), 2);
@@ -273,10 +273,10 @@ TEST_F(MemoryFallback, PageCacheAtTheLimitIsNoReasonToGrow) {
 }
 
 TEST_F(MemoryFallback, ManagesOnlyWhatTheRuleSays) {
-  rule.memory.manage = false;
+  rule.limits[KnobKind::MemoryLimit].manage = false;
   EXPECT_FALSE(tick().has(KnobKind::MemoryLimit));
-  rule.memory.manage = true;
-  rule.cpu.manage = false;
+  rule.limits[KnobKind::MemoryLimit].manage = true;
+  rule.limits[KnobKind::CpuLimit].manage = false;
   EXPECT_FALSE(tick().has(KnobKind::CpuLimit));
 }
 

@@ -16,14 +16,14 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 struct LearningForm : ::testing::Test {
   LearningForm() {
-    rule.cpu.min_cores = 1;
-    rule.cpu.max_cores = 3;
+    rule.limits[KnobKind::CpuLimit].min = 1;
+    rule.limits[KnobKind::CpuLimit].max = 3;
     node.cores = 4;
     node.memory_bytes = 8 * kGiB;
     KnobView cpu;
     cpu.kind = KnobKind::CpuLimit;
     knobs = {cpu};
-    rule.memory.manage = false;
+    rule.limits[KnobKind::MemoryLimit].manage = false;
   }
   bool form(std::initializer_list<std::pair<KnobKind, double>> values) {
     Action action;
@@ -62,7 +62,7 @@ TEST_F(LearningForm, ValuesOutsideCountAsTheRangesEnd) {
 TEST_F(LearningForm, IsEmptyWhereAManagedValueIsNotKnown) {
   EXPECT_FALSE(form({}));
   EXPECT_TRUE(out.empty());
-  rule.memory.manage = true;
+  rule.limits[KnobKind::MemoryLimit].manage = true;
   knobs.emplace_back().kind = KnobKind::MemoryLimit;
   EXPECT_FALSE(form({{KnobKind::CpuLimit, 2}}));
   EXPECT_TRUE(out.empty()) << "half an action is none";
@@ -70,13 +70,13 @@ TEST_F(LearningForm, IsEmptyWhereAManagedValueIsNotKnown) {
 
 TEST_F(LearningForm, NoLimitIsTheRangesEndOnlyWhereTheRangeReachesTheNode) {
   EXPECT_FALSE(form({{KnobKind::CpuLimit, kUnlimited}})) << "the range ends at 3 of 4 cores";
-  rule.cpu.max_cores = kUnlimited;
+  rule.limits[KnobKind::CpuLimit].max = kUnlimited;
   ASSERT_TRUE(form({{KnobKind::CpuLimit, kUnlimited}}));
   EXPECT_EQ(out[0], 1.0F);
 }
 
 TEST_F(LearningForm, AnEndlessRangeIsNotActedOn) {
-  rule.memory.manage = true;
+  rule.limits[KnobKind::MemoryLimit].manage = true;
   node.memory_bytes = 0;
   knobs.emplace_back().kind = KnobKind::MemoryLimit;
   ASSERT_TRUE(form({{KnobKind::CpuLimit, 2}, {KnobKind::MemoryLimit, kGiB}}));

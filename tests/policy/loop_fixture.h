@@ -41,8 +41,8 @@ inline std::shared_ptr<Rule> cpu_rule(Mode mode) {
   r->name = "web";
   r->mode = mode;
   r->mode_given = true;
-  r->memory.manage = false;
-  r->cpu.down_stabilization_s = 5;
+  r->limits[KnobKind::MemoryLimit].manage = false;
+  r->limits[KnobKind::CpuLimit].down_stabilization_s = 5;
   r->exploration.fallback_share = 0;  // tests that are about it ask for it
   return r;
 }

@@ -99,7 +99,7 @@ TEST(LimitsReward, PaperIsTable7) {
 
 TEST(LimitsReward, PaperPaysMostForFullUseAndTheDefaultForTheTarget) {
   Rule rule;
-  rule.memory.manage = false;
+  rule.limits[KnobKind::MemoryLimit].manage = false;
   const Observation full = service(1.0, 0), target = service(0.7, 0);
   rule.reward.kind = RewardKind::Paper;
   EXPECT_GT(limits_reward(rule, kNode, limits(full, 1, 0)).value,
@@ -119,7 +119,7 @@ TEST(LimitsReward, NoLimitCountsAsTheWholeNode) {
 TEST(LimitsReward, OnlyManagedAndExistingKnobsAreJudged) {
   Rule rule;
   rule.reward.kind = RewardKind::Paper;
-  rule.memory.manage = false;
+  rule.limits[KnobKind::MemoryLimit].manage = false;
   const Observation o = service(0.5, 1024 * kMiB);
   EXPECT_DOUBLE_EQ(limits_reward(rule, kNode, limits(o, 1, 1024 * kMiB)).utilization, 0.5);
   LimitsStep none;
