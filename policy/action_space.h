@@ -75,6 +75,9 @@ double log_place(double value, const KnobScale& scale);
 /// that no guard's verdict is exceeded, and never out of the range.
 double whole_percent(double value, double current, KnobRange range);
 
+/// A value as the knob can be written: of a CPU limit whole_percent(), of others the value itself.
+double as_written(const KnobId& knob, double value, double current, KnobRange range);
+
 /// The hardware's step next to `khz` within the range; without steps the value clamped to the range.
 double nearest_step(double khz, std::span<const double> steps, KnobRange range);
 /// The lowest step >= khz (highest in range if none), the highest step <= khz (lowest in range if none).

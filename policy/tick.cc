@@ -230,6 +230,8 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a, Decision& d, const Observa
                      {std::min(in.memory_limit, above.memory_bytes), in.memory_range});
     in.cpu_limit = own_view(KnobKind::CpuLimit, in.cpu_limit);
     in.memory_limit = own_view(KnobKind::MemoryLimit, in.memory_limit);
+    in.in_force = &d.current;
+    in.contexts = d.contexts;
     a.limits.decide(in, fallback_action, fallback_words);
   } else {
     FrequencyInput in;
@@ -359,9 +361,8 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
     in.rules_ask = bound_to_rules && fallback_action.has(k.kind) ? fallback_action[k.kind] : 0;
     in.bring_back =
         d.controller == Controller::Fallback && a.restore.has(k.kind) ? a.restore_most[k.kind] : 0;
-    double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
-    if (k.kind == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
-    d.allowed.set(k.kind, allowed);
+    const double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
+    d.allowed.set(k.kind, as_written(k.kind, allowed, in.current, in.range));
   }
 }
 
