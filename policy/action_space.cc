@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policy/knob_policy.h"
+
 namespace flash {
 namespace {
 
@@ -15,36 +17,23 @@ bool inside(double khz, KnobRange r) {
 
 }  // namespace
 
+const KnobNow* find_knob(std::span<const KnobNow> knobs, const KnobId& knob) {
+  for (const KnobNow& k : knobs)
+    if (k.knob == knob) return &k;
+  return nullptr;
+}
+
 bool manages(const Rule& rule, KnobKind kind) {
-  switch (kind) {
-    case KnobKind::CpuLimit:
-      return rule.task == Task::ResourceLimits && rule.limits[KnobKind::CpuLimit].manage;
-    case KnobKind::MemoryLimit:
-      return rule.task == Task::ResourceLimits && rule.limits[KnobKind::MemoryLimit].manage;
-    case KnobKind::CpuFrequency:
-      return rule.task == Task::CpuFrequency;
-  }
-  return false;
+  return rule.task == traits(kind).task && rule.limits[kind].manage;
 }
 
 KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity& node) {
-  KnobRange wanted;
+  KnobRange wanted = {rule.frequency.min_khz, rule.frequency.max_khz};
   double ceiling = kUnlimited, above = kUnlimited;
-  switch (view.kind.kind) {
-    case KnobKind::CpuLimit:
-      wanted = {rule.limits[KnobKind::CpuLimit].min, rule.limits[KnobKind::CpuLimit].max};
-      ceiling = node.usable_cores();
-      // In whole percents of a CPU, as whole_percent(): an end that cannot be written is none.
-      above = std::floor(node.at_most.cores * 100 + 1e-6) / 100;
-      break;
-    case KnobKind::MemoryLimit:
-      wanted = {rule.limits[KnobKind::MemoryLimit].min, rule.limits[KnobKind::MemoryLimit].max};
-      ceiling = node.usable_memory();
-      above = node.at_most.memory_bytes;
-      break;
-    case KnobKind::CpuFrequency:
-      wanted = {rule.frequency.min_khz, rule.frequency.max_khz};
-      break;
+  if (const LimitedResource* const limit = limited_resource(view.kind)) {
+    wanted = {rule.limits[limit->knob].min, rule.limits[limit->knob].max};
+    ceiling = limit->usable(node);
+    above = limit->at_most ? limit->at_most(node) : limit->above(node.at_most);
   }
   const double hw_lower = std::max(0.0, view.lower);
   const double hw_upper = std::max(hw_lower, std::min(view.upper, above));
@@ -68,6 +57,11 @@ double to_unit(double value, const KnobScale& scale) {
   if (!(value > scale.low)) return -1;
   if (value >= scale.range.upper) return 1;
   return std::clamp(2 * std::log(value / scale.low) / scale.span - 1, -1.0, 1.0);
+}
+
+double as_written(const KnobId& knob, double value, double current, KnobRange range) {
+  const LimitedResource* const limit = limited_resource(knob);
+  return limit && limit->written ? limit->written(value, current, range) : value;
 }
 
 double whole_percent(double value, double current, KnobRange range) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "core/knob.h"
@@ -43,6 +44,18 @@ struct KnobScale {
   double span;  // ln(upper / low)
 };
 
+/// A knob of the target in this step.
+struct KnobNow {
+  KnobId knob;
+  double value = std::numeric_limits<double>::quiet_NaN();  // read back; +inf: no limit; NaN: not known
+  // What the fallback takes for the value in force: the same, but where its own decision was varied, what it
+  // had wanted.
+  double own_view = std::numeric_limits<double>::quiet_NaN();
+  KnobScale scale = KnobRange{};
+  std::span<const double> steps;
+};
+const KnobNow* find_knob(std::span<const KnobNow> knobs, const KnobId& knob);
+
 /// The rule's range within the hardware's, that of the limits above the target, and the node's. Where they
 /// exclude each other the hardware wins, then the limits above, then the rule's lower bound.
 KnobRange knob_range(const Rule& rule, const KnobView& view, const NodeCapacity& node);
@@ -70,6 +83,9 @@ double log_place(double value, const KnobScale& scale);
 /// at the next daemon-reload, which would look like somebody else's. Rounded towards the value in force, so
 /// that no guard's verdict is exceeded, and never out of the range.
 double whole_percent(double value, double current, KnobRange range);
+
+/// A value as the knob can be written: of a CPU limit whole_percent(), of others the value itself.
+double as_written(const KnobId& knob, double value, double current, KnobRange range);
 
 /// The hardware's step next to `khz` within the range; without steps the value clamped to the range.
 double nearest_step(double khz, std::span<const double> steps, KnobRange range);

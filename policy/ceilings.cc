@@ -11,18 +11,10 @@
 
 #include "policy/control_loop_impl.h"
 #include "policy/explain.h"
+#include "policy/knob_policy.h"
 
 namespace flash {
 namespace {
-
-struct Row {
-  KnobKind knob;
-  Signal ceiling;
-  double NodeCapacity::Ceiling::*part;
-};
-constexpr Row kRows[] = {
-    {KnobKind::CpuLimit, Signal::CpuCeiling, &NodeCapacity::Ceiling::cores},
-    {KnobKind::MemoryLimit, Signal::MemoryCeiling, &NodeCapacity::Ceiling::memory_bytes}};
 
 double ceiling_in(const Observation& o, Signal signal) {
   const Sample& s = o[signal];
@@ -59,29 +51,30 @@ void ControlLoop::Impl::find_ceiling(ManagedAgent& a) {
   a.capacity_of_tick = ticks;
   a.capacity = options.capacity;
   const Observation& o = table[a.target.id];
-  for (const Row& row : kRows)
-    a.capacity.in_force.*row.part = a.capacity.at_most.*row.part = ceiling_in(o, row.ceiling);
+  for (const LimitedResource& row : limited_resources)
+    if (row.ceiling)
+      a.capacity.in_force.*row.ceiling = a.capacity.at_most.*row.ceiling = ceiling_in(o, row.ceiling_signal);
   if (!a.above) return;
   ManagedAgent& above = *a.above;
   find_ceiling(above);
   if (!may_write(above)) return;
   const auto knobs = actuator.knobs(above.target.id);
-  for (const Row& row : kRows) {
-    const KnobView* k = find_knob(knobs, row.knob);
+  for (const LimitedResource& row : limited_resources) {
+    const KnobView* k = row.ceiling ? find_knob(knobs, row.knob) : nullptr;
     if (!k || !k->writable || !manages(*above.rule, row.knob)) continue;
-    const double ceiling = a.capacity.in_force.*row.part;
+    const double ceiling = a.capacity.in_force.*row.ceiling;
     // Is it the limit of that agent, or of one above it? Else one in between is lower, and that is not ours.
-    const double there = std::min(value_in_force(*k), above.capacity.in_force.*row.part);
+    const double there = std::min(value_in_force(*k), above.capacity.in_force.*row.ceiling);
     if (ceiling < there && !same_setting(row.knob, ceiling, there)) continue;
     const double upper = knob_range(*above.rule, *k, above.capacity).upper;
-    a.capacity.at_most.*row.part = std::isinf(ceiling) ? upper : std::max(ceiling, upper);
+    a.capacity.at_most.*row.ceiling = std::isinf(ceiling) ? upper : std::max(ceiling, upper);
   }
 }
 
 /// Whose limit it is that the target meets before its own.
 void ControlLoop::Impl::note_ceilings(const ManagedAgent& a, Decision& d) const {
-  for (const Row& row : kRows) {
-    const double ceiling = a.capacity.in_force.*row.part;
+  for (const LimitedResource& row : limited_resources) {
+    const double ceiling = row.above(a.capacity.in_force);
     if (a.target.id.kind == TargetKind::CpuSet) {
       if (ceiling < static_cast<double>(a.target.cpus.size()))
         appendf(d.notes, "%s%d of its %zu CPUs are online.", d.notes.empty() ? "" : " ", a.cpus(),
@@ -92,7 +85,7 @@ void ControlLoop::Impl::note_ceilings(const ManagedAgent& a, Decision& d) const 
     if (!(ceiling < own) || same_setting(row.knob, ceiling, own)) continue;
     std::string_view of;
     for (const Collector* c : collectors)
-      if (of.empty()) of = c->ceiling_of(a.target.id, row.ceiling);
+      if (of.empty()) of = c->ceiling_of(a.target.id, row.ceiling_signal);
     appendf(d.notes, "%sThe %s in force is ", d.notes.empty() ? "" : " ", knob_words(row.knob).c_str());
     append_value(d.notes, row.knob, ceiling);
     if (of == a.target.cgroup)

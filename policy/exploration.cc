@@ -5,20 +5,15 @@
 
 #include "policy/action_space.h"
 #include "policy/explain.h"
+#include "policy/knob_policy.h"
 #include "policy/reward.h"
 
 namespace flash {
 namespace {
 
-/// Limits are written in these quanta (policy/fallback_limits.cc has the same).
-constexpr double kCoreQuantum = 0.01;
-constexpr double kByteQuantum = 1024.0 * 1024.0;
 /// A smaller variation shows nothing above the noise of the load.
 constexpr double kLeastShare = 0.3;
 constexpr double kEager = 2;
-/// A target that is brought so near to its limit would be throttled, reclaimed or late.
-constexpr double kMostUse = 0.90;
-constexpr double kMostOfSlo = 0.90;
 
 const KnobContext* find(std::span<const KnobContext> contexts, const KnobId& kind) {
   for (const KnobContext& c : contexts)
@@ -46,21 +41,11 @@ bool may_go_down(const ExplorationInput& in, const KnobId& kind, double value) {
   const Slo& slo = in.rule->slo;
   const Sample& p99 = o[Signal::LatencyP99];
   const double of_slo = slo.latency_p99_ms && p99.usable() ? p99.value / *slo.latency_p99_ms : 0;
-  switch (kind.kind) {
-    case KnobKind::CpuLimit:
-      return o[Signal::CpuUsage].usable() && o[Signal::CpuUsage].value <= kMostUse * value &&
-             of_slo <= kMostOfSlo;
-    case KnobKind::MemoryLimit:
-      return o[Signal::MemoryWorkingSet].usable() && o[Signal::MemoryWorkingSet].value <= kMostUse * value &&
-             o[Signal::MemoryHighEvents].value_or(0) == 0;
-    case KnobKind::CpuFrequency: {
-      const double khz = in.current[kind];
-      if (!(khz > 0) || !o[Signal::CpuUsage].usable()) return false;
-      const double slower = khz / value;
-      return o[Signal::CpuUsage].value * slower <= kMostUse * in.cores && of_slo * slower <= kMostOfSlo;
-    }
-  }
-  return false;
+  if (const LimitedResource* const limit = limited_resource(kind)) return limit->keeps_room(o, value, of_slo);
+  const double khz = in.current[kind];
+  if (!(khz > 0) || !o[Signal::CpuUsage].usable()) return false;
+  const double slower = khz / value;
+  return o[Signal::CpuUsage].value * slower <= kMostUse * in.cores && of_slo * slower <= kMostOfSlo;
 }
 
 double share_of(const ExplorationInput& in) {
@@ -81,8 +66,8 @@ const char* exploration_veto(const ExplorationInput& in) {
   if (!in.state_trusted) return "the state is not trusted";
   const Observation& o = *in.observation;
   const GuardOptions& g = in.rule->guards;
-  if (starving(KnobKind::CpuLimit, o, g) || starving(KnobKind::MemoryLimit, o, g))
-    return "the target starves";
+  for (const LimitedResource& limit : limited_resources)
+    if (limit.starving(o, g)) return "the target starves";
   if (o[Signal::CpuThrottled].value_or(0) >= g.throttled_floor) return "the target is throttled";
   const SloPreservation sp = slo_preservation(in.rule->slo, o, cpu_saturated(o, in.cores, g.throttled_floor));
   if (!sp.trusted || sp.value < 1) return "an objective is missed or not measured";
@@ -100,7 +85,8 @@ double Explorer::varied(const ExplorationInput& in, const Variation& v, double b
   const KnobContext& c = *find(in.contexts, v.knob);
   const KnobRange range{c.lower, c.upper};
   const double share = std::clamp(in.rule->exploration.max_step, 0.0, 1.0);
-  if (v.knob == KnobKind::CpuFrequency) {
+  const LimitedResource* const limit = limited_resource(v.knob);
+  if (!limit) {
     const double most = share * (range.upper - range.lower);
     // Without a table one level of the action space is a step.
     const double step = (range.upper - range.lower) / (kFrequencyLevels - 1);
@@ -114,7 +100,7 @@ double Explorer::varied(const ExplorationInput& in, const Variation& v, double b
                ? wanted
                : next;
   }
-  const double quantum = v.knob == KnobKind::CpuLimit ? kCoreQuantum : kByteQuantum;
+  const double quantum = limit->quantum;
   // Rounded towards the base, so that the bound holds.
   const double raw = base * std::exp(v.size);
   const double wanted =
@@ -138,7 +124,8 @@ bool Explorer::begin(const ExplorationInput& in, const Action& proposed, int hol
   const KnobContext& c = *find(in.contexts, v.knob);
   const double most = std::clamp(in.rule->exploration.max_step, 0.0, 1.0);
   const double base = proposed[v.knob];
-  if (v.knob == KnobKind::CpuFrequency) {
+  const bool stepped = !limited_resource(v.knob);
+  if (stepped) {
     v.size = random_.uniform(kLeastShare, 1) * most * (c.upper - c.lower);
     if (random_.below(2) == 0) v.size = -v.size;
   } else if (in.schedule) {
@@ -157,9 +144,9 @@ bool Explorer::begin(const ExplorationInput& in, const Action& proposed, int hol
       now_ = v;
       return true;
     }
-    v.size = v.knob == KnobKind::CpuFrequency ? -v.size
-             : v.size > 0                     ? std::log1p(-std::min(most, std::expm1(v.size)))
-                                              : std::log1p(std::min(most, -std::expm1(v.size)));
+    v.size = stepped      ? -v.size
+             : v.size > 0 ? std::log1p(-std::min(most, std::expm1(v.size)))
+                          : std::log1p(std::min(most, -std::expm1(v.size)));
   }
   return false;
 }

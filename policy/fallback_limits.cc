@@ -5,6 +5,7 @@
 
 #include "policy/explain.h"
 #include "policy/guard.h"
+#include "policy/knob_policy.h"
 
 namespace flash {
 namespace {
@@ -14,10 +15,6 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 /// The first limit of a target that had none: after so many measured steps, and so much above what was seen.
 constexpr int kFirstSteps = 5;
 constexpr double kFirstHeadroom = 1.25;
-
-/// cpu.max is written in these quanta: 1000 us of a 100 ms period.
-constexpr double kCoreQuantum = 0.01;
-constexpr double kByteQuantum = 1024.0 * 1024.0;
 
 /// VPA's OOMMinBumpUp and OOMBumpUpRatio.
 constexpr double kOomMinBump = 100e6;
@@ -150,15 +147,19 @@ double GrowthRoom::room(Duration now) const {
 }
 
 void LimitsFallback::decide(const LimitsInput& in, Action& proposed, std::string& explanation) {
-  if (manages(*in.rule, KnobKind::CpuLimit)) decide_cpu(in, proposed, explanation);
-  if (manages(*in.rule, KnobKind::MemoryLimit)) {
-    if (!explanation.empty() && explanation.back() != ' ') explanation += ' ';
-    decide_memory(in, proposed, explanation);
+  for (std::size_t i = 0; i < limited_resources.size(); ++i) {
+    const LimitedResource& row = limited_resources[i];
+    if (!row.fallback || !manages(*in.rule, row.knob)) continue;
+    if (i > 0 && !explanation.empty() && explanation.back() != ' ') explanation += ' ';
+    row.fallback(*this, in, proposed, explanation);
   }
 }
 
-void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::string& out) {
-  const LimitOptions& opt = in.rule->limits[KnobKind::CpuLimit];
+void LimitsFallback::cpu(LimitsFallback& rules, const LimitsInput& in, Action& proposed, std::string& out) {
+  constexpr KnobKind kKnob = KnobKind::CpuLimit;
+  int& samples = rules.cpu_samples_;
+  WindowMax& recommendations = rules.recommendations_;
+  const LimitOptions& opt = in.rule->limits[kKnob];
   const Observation& o = *in.observation;
   const Sample& usage = o[Signal::CpuUsage];
   const double limit = in.cpu_limit;
@@ -168,12 +169,12 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
   }
   if (!usage.usable()) {
     out += "CPU use is not measured: the CPU limit stays.";
-    proposed.set(KnobKind::CpuLimit, limit);
+    proposed.set(kKnob, limit);
     return;
   }
   const double target = std::max(opt.target_utilization, 0.01);
   const bool unlimited = std::isinf(limit);
-  ++cpu_samples_;
+  ++samples;
   if (in.words && unlimited)
     appendf(out, "CPU use %.2f cores of %.4g, no limit", usage.value, in.node_cores);
   else if (in.words)
@@ -199,20 +200,20 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
   if (slow && usage.value / target > recommendation) recommendation = usage.value / target;
   // As HPA does: what was there at the start is the first recommendation, so that a limit is not cut before a
   // whole window was seen.
-  if (cpu_samples_ == 1 && !unlimited) recommendations_.add(in.now, opt.down_stabilization_s, limit);
-  recommendations_.add(in.now, opt.down_stabilization_s, recommendation);
+  if (samples == 1 && !unlimited) recommendations.add(in.now, opt.down_stabilization_s, limit);
+  recommendations.add(in.now, opt.down_stabilization_s, recommendation);
 
   double desired = recommendation;
   if (unlimited) {
-    if (cpu_samples_ < kFirstSteps) {
-      appendf(out, ": watching before the first limit (step %d of %d).", cpu_samples_, kFirstSteps);
-      proposed.set(KnobKind::CpuLimit, limit);
+    if (samples < kFirstSteps) {
+      appendf(out, ": watching before the first limit (step %d of %d).", samples, kFirstSteps);
+      proposed.set(kKnob, limit);
       return;
     }
-    desired = std::max(desired, recommendations_.max(in.now, opt.down_stabilization_s)) * kFirstHeadroom;
+    desired = std::max(desired, recommendations.max(in.now, opt.down_stabilization_s)) * kFirstHeadroom;
     why = "the first limit has 25 % of headroom";
   } else if (desired < limit) {
-    const double held = std::min(limit, recommendations_.max(in.now, opt.down_stabilization_s));
+    const double held = std::min(limit, recommendations.max(in.now, opt.down_stabilization_s));
     if (held > desired) {
       desired = held;
       why = "the highest recommendation of the stabilisation window";
@@ -224,8 +225,8 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
   }
   desired = std::clamp(round_up(desired, kCoreQuantum), in.cpu_range.lower, in.cpu_range.upper);
   // What rounding or clamping moved by less than the tolerance is no reason to write, unless out of range.
-  if (!unlimited && same_setting(KnobKind::CpuLimit, desired, limit)) desired = limit;
-  proposed.set(KnobKind::CpuLimit, desired);
+  if (!unlimited && same_setting(kKnob, desired, limit)) desired = limit;
+  proposed.set(kKnob, desired);
   if (!in.words) return;
 
   if (is_throttled) appendf(out, ", throttled in %.0f %% of the periods", 100 * throttled.value);
@@ -238,12 +239,15 @@ void LimitsFallback::decide_cpu(const LimitsInput& in, Action& proposed, std::st
     appendf(out, ": limit to %.2f cores%s%s%s.", desired, *why ? " (" : "", why, *why ? ")" : "");
 }
 
-void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std::string& out) {
-  const LimitOptions& opt = in.rule->limits[KnobKind::MemoryLimit];
+void LimitsFallback::memory(LimitsFallback& rules, const LimitsInput& in, Action& proposed,
+                            std::string& out) {
+  constexpr KnobKind kKnob = KnobKind::MemoryLimit;
+  int& samples = rules.memory_samples_;
+  MemoryPeaks& peaks = rules.peaks_;
+  const LimitOptions& opt = in.rule->limits[kKnob];
   const Observation& o = *in.observation;
   const Sample& used = o[Signal::MemoryWorkingSet];
   const double limit = in.memory_limit;
-  constexpr KnobKind kKnob = KnobKind::MemoryLimit;
   if (std::isnan(limit)) {
     out += "The target has no memory limit that can be read.";
     return;
@@ -253,12 +257,11 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
     proposed.set(kKnob, limit);
     return;
   }
-  ++memory_samples_;
+  ++samples;
   const bool unlimited = std::isinf(limit);
   const double margin = 1 + opt.safety_margin;
-  peaks_.add(in.now, opt.half_life_s, used.value);
-  growth_.add(in.now, used.value);
-  const double room = used.value + growth_room(in.now);
+  peaks.add(in.now, opt.half_life_s, used.value);
+  const double room = used.value + in.growth_room;
 
   // Run into the limit: the peaks cannot show what the target would have used.
   const bool oom = o[Signal::MemoryOomKills].value_or(0) > 0;
@@ -269,7 +272,7 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
   if (oom || squeezed) {
     const double from = unlimited ? used.value : std::max(limit, used.value);
     bumped = oom ? std::max(from * kOomBumpRatio, from + kOomMinBump) : from * kOomBumpRatio;
-    if (oom) peaks_.add(in.now, opt.half_life_s, bumped);
+    if (oom) peaks.add(in.now, opt.half_life_s, bumped);
   }
 
   if (in.words) {
@@ -278,16 +281,16 @@ void LimitsFallback::decide_memory(const LimitsInput& in, Action& proposed, std:
     out += " of ";
     append_value(out, kKnob, limit);
   }
-  if (unlimited && memory_samples_ < kFirstSteps) {
-    appendf(out, ": watching before the first limit (step %d of %d).", memory_samples_, kFirstSteps);
+  if (unlimited && samples < kFirstSteps) {
+    appendf(out, ": watching before the first limit (step %d of %d).", samples, kFirstSteps);
     proposed.set(kKnob, limit);
     return;
   }
 
   // VPA widens its bounds while history is short (confidence); minutes stand for VPA's days, since a limit is
   // changed here without a restart.
-  const double confidence = 1 + 1 / (1 + peaks_.history_s(in.now) / 60);
-  const double peak = peaks_.percentile(opt.percentile);
+  const double confidence = 1 + 1 / (1 + peaks.history_s(in.now) / 60);
+  const double peak = peaks.percentile(opt.percentile);
   double desired = std::max(peak * margin * confidence, used.value * margin);
   const bool growing = room > desired && room > bumped;
   desired = std::max({desired, bumped, room});

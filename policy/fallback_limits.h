@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/decision.h"
 #include "core/knob.h"
 #include "core/rule.h"
 #include "core/signal.h"
@@ -103,7 +105,9 @@ struct LimitsInput {
   double memory_limit = std::numeric_limits<double>::quiet_NaN();  // the same
   KnobRange cpu_range, memory_range;
   double node_cores = 1;
-  bool words = true;  // false: only what cannot be decided is said, for the simulator's pace
+  double growth_room = 0;          // bytes above the working set that its growth asks for (GrowthRoom)
+  std::span<const KnobNow> knobs;  // all limits, for the rows of other kinds
+  bool words = true;               // false: only what cannot be decided is said, for the simulator's pace
 };
 
 class LimitsFallback {
@@ -112,16 +116,15 @@ class LimitsFallback {
   /// sentence per managed knob to `explanation`.
   void decide(const LimitsInput& input, Action& proposed, std::string& explanation);
 
-  /// Bytes above the working set that a memory limit keeps free, whichever controller decides.
-  double growth_room(Duration now) const { return growth_.room(now); }
+  /// Of the rows of policy/knob_policy: HPA's and VPA's part.
+  static void cpu(LimitsFallback& rules, const LimitsInput& input, Action& proposed,
+                  std::string& explanation);
+  static void memory(LimitsFallback& rules, const LimitsInput& input, Action& proposed,
+                     std::string& explanation);
 
  private:
-  void decide_cpu(const LimitsInput& input, Action& proposed, std::string& explanation);
-  void decide_memory(const LimitsInput& input, Action& proposed, std::string& explanation);
-
   WindowMax recommendations_;
   MemoryPeaks peaks_;
-  GrowthRoom growth_;
   int cpu_samples_ = 0, memory_samples_ = 0;
 };
 

@@ -4,59 +4,52 @@
 #include <cmath>
 
 #include "policy/explain.h"
+#include "policy/knob_policy.h"
 
 namespace flash {
 namespace {
 
-/// A memory limit this close to the working set would start reclaim of what is in use.
-constexpr double kWorkingSetMargin = 1.05;
-/// The kernel reclaims what is above a lowered limit before write(2) returns (mm/memcontrol.c:
-/// memory_high_write, and v1's mem_cgroup_resize_max): gigabytes of page cache at once would hold up the tick
-/// and the target.
-constexpr double kReclaimAtOnce = 256.0 * 1024 * 1024;
-
 /// What a limit counts as: "no limit" as all there is, one beyond both its range and the limits above it as
 /// these.
 double effective(const GuardInput& in, double value) {
-  double all = in.range.upper;
-  switch (in.knob.kind) {
-    case KnobKind::CpuLimit:
-      all = std::isinf(value) ? effective_cores(value, *in.node) : in.node->in_force.cores;
-      break;
-    case KnobKind::MemoryLimit:
-      all = std::isinf(value) ? effective_memory(value, *in.node) : in.node->in_force.memory_bytes;
-      break;
-    case KnobKind::CpuFrequency:
-      return std::isinf(value) ? all : value;
-  }
+  const LimitedResource* const limit = limited_resource(in.knob);
+  if (!limit) return std::isinf(value) ? in.range.upper : value;
+  const double all = std::isinf(value) ? limit->effective(value, *in.node) : limit->above(in.node->in_force);
   return std::min(value, std::max(in.range.upper, all));
 }
 
+/// nullptr: what is in use of the resource can be taken away at any time.
+const LimitedResource* occupied(const GuardInput& in) {
+  const LimitedResource* const limit = limited_resource(in.knob);
+  return limit && limit->occupied ? limit : nullptr;
+}
+
 /// What is in use, with room above it; 0: not measured.
-double needed_memory(const GuardInput& in, double room) {
-  const Sample& used = (*in.observation)[Signal::MemoryWorkingSet];
-  return used.usable() ? std::max(used.value * kWorkingSetMargin, used.value + room) : 0;
+double needed(const GuardInput& in, const LimitedResource& limit, double room) {
+  const Sample& used = (*in.observation)[limit.used];
+  return used.usable() ? std::max(used.value * limit.occupied->margin, used.value + room) : 0;
 }
 
 /// Half of that room is gone: whatever was proposed and however often it moved, the limit grows.
 bool short_of_room(const GuardInput& in) {
-  if (in.knob != KnobKind::MemoryLimit || !std::isfinite(in.current)) return false;
-  const double used = (*in.observation)[Signal::MemoryWorkingSet].value_or(0);
-  return in.current < used + (needed_memory(in, in.growth_room) - used) / 2;
+  const LimitedResource* const limit = occupied(in);
+  if (!limit || !std::isfinite(in.current)) return false;
+  const double used = (*in.observation)[limit->used].value_or(0);
+  return in.current < used + (needed(in, *limit, in.growth_room) - used) / 2;
 }
 
-/// A memory limit is not cut below this in one step; says why. `room` 0: the rule's range counts for more
-/// than room for growth.
-double memory_floor(const GuardInput& in, double room, std::string& why) {
-  const Sample& used = (*in.observation)[Signal::MemoryWorkingSet];
-  const Sample& charged = (*in.observation)[Signal::MemoryUsage];
-  const double in_use = needed_memory(in, room);
-  const double at_once = charged.usable() ? charged.value - kReclaimAtOnce : 0;
+/// The limit is not cut below this in one step; says why. `room` 0: the rule's range counts for more than room
+/// for growth.
+double occupied_floor(const GuardInput& in, const LimitedResource& limit, double room, std::string& why) {
+  const Sample& used = (*in.observation)[limit.used];
+  const Sample& charged = (*in.observation)[limit.occupied->charged];
+  const double in_use = needed(in, limit, room);
+  const double at_once = charged.usable() ? charged.value - limit.occupied->at_once : 0;
   if (!in.words) return std::max(in_use, at_once);
   if (in_use >= at_once) {
     why = "the working set is ";
     append_value(why, in.knob, used.value_or(0));
-    if (room > used.value_or(0) * (kWorkingSetMargin - 1)) {
+    if (room > used.value_or(0) * (limit.occupied->margin - 1)) {
       why += " and lately grew so fast that ";
       append_value(why, in.knob, room);
       why += " are kept free";
@@ -65,12 +58,12 @@ double memory_floor(const GuardInput& in, double room, std::string& why) {
   }
   why = "of the ";
   append_value(why, in.knob, charged.value);
-  why += " in use at most 256 MiB are reclaimed at once";
+  why += limit.occupied->words;
   return at_once;
 }
 
 double objective(const GuardInput& in, double proposed, std::string& reason) {
-  const bool held = in.rules_ask > 0 && (in.knob == KnobKind::CpuFrequency || proposed < in.rules_ask);
+  const bool held = in.rules_ask > 0 && (!limited_resource(in.knob) || proposed < in.rules_ask);
   if (!held || same_setting(in.knob, proposed, in.rules_ask)) return proposed;
   if (in.words) {
     appendf(reason, "of late the policy missed the objective%s in %.1f %% of its steps, ",
@@ -87,34 +80,27 @@ double objective(const GuardInput& in, double proposed, std::string& reason) {
 }
 
 double pressure_floor(const GuardInput& in, double proposed, std::string& reason) {
-  if (in.knob == KnobKind::CpuFrequency) return proposed;
+  const LimitedResource* const limit = limited_resource(in.knob);
+  if (!limit) return proposed;
   const Observation& o = *in.observation;
   double allowed = proposed;
-  if (proposed < in.current && starving(in.knob.kind, o, in.rule->guards)) {
+  if (proposed < in.current && limit->starving(o, in.rule->guards)) {
     if (!in.words) return in.current;
-    const Sample& psi =
-        o[in.knob == KnobKind::CpuLimit ? Signal::CpuPressureSome : Signal::MemoryPressureFull];
-    if (psi.usable())
-      appendf(reason, "tasks waited for %s in %.0f %% of the time",
-              in.knob == KnobKind::CpuLimit ? "CPU" : "memory", 100 * psi.value);
-    else if (in.knob == KnobKind::CpuLimit)
-      appendf(reason, "%.0f %% of the periods were throttled", 100 * o[Signal::CpuThrottled].value);
-    else
-      reason += "the memory limit was run into";
+    limit->starves(o, reason);
     reason += ", a starving target is not cut";
     return in.current;
   }
-  if (in.knob == KnobKind::MemoryLimit) {
+  if (limit->occupied) {
     std::string why;
-    const double floor = memory_floor(in, in.growth_room, why);
+    const double floor = occupied_floor(in, *limit, in.growth_room, why);
     if (proposed < in.current && proposed < floor) {
       allowed = std::min(in.current, floor);
       reason += why;
     }
-    const double needed = std::min(needed_memory(in, in.growth_room), std::max(in.range.upper, in.current));
-    if (short_of_room(in) && allowed < needed) {
+    const double wanted = std::min(needed(in, *limit, in.growth_room), std::max(in.range.upper, in.current));
+    if (short_of_room(in) && allowed < wanted) {
       if (reason.empty()) reason = why;
-      return needed;
+      return wanted;
     }
   }
   return allowed;
@@ -127,7 +113,7 @@ double slew(const GuardInput& in, double proposed, std::string& reason) {
   const GuardOptions& g = in.rule->guards;
   double highest = std::max(from * (1 + g.max_step_up), in.bring_back);
   double lowest = from * (1 - g.max_step_down);
-  if (in.knob == KnobKind::CpuFrequency) {
+  if (!limited_resource(in.knob)) {
     // One hardware step is always allowed, and what is allowed is a hardware step.
     constexpr double kBeyond = 1e-4;
     highest = std::max(step_at_or_above(from * (1 + kBeyond), in.steps, in.range),
@@ -155,11 +141,11 @@ double flap(const GuardInput& in, double proposed, std::string& reason) {
   const int direction = proposed > in.current ? 1 : -1;
   const GuardOptions& g = in.rule->guards;
   // A last move down must not leave further cuts of memory as the only way: running into its limit may kill.
-  const bool cut = in.knob == KnobKind::MemoryLimit && direction < 0;
+  const bool cut = direction < 0 && occupied(in);
   if (!cut && !in.flaps->reverses(direction)) return proposed;
   if (!in.flaps->reversed(g.flap_budget, in.step, g.flap_window_steps)) return proposed;
   if (direction > 0 && proposed <= in.bring_back) return proposed;
-  if (direction > 0 && (starving(in.knob.kind, *in.observation, g) || short_of_room(in))) return proposed;
+  if (direction > 0 && (starving(in.knob, *in.observation, g) || short_of_room(in))) return proposed;
   if (in.words)
     appendf(reason, "changed direction %d times in the last %d steps, %d are allowed",
             in.flaps->reversals(in.step, g.flap_window_steps), g.flap_window_steps, g.flap_budget);
@@ -175,14 +161,14 @@ double bounds(const GuardInput& in, double proposed, std::string& reason) {
   // No limit now and none proposed: nothing is to be written.
   if (std::isinf(allowed) && std::isinf(in.current)) return allowed;
   const double inside =
-      in.knob == KnobKind::CpuFrequency
-          ? nearest_step(std::clamp(allowed, in.range.lower, in.range.upper), in.steps, in.range)
-          : std::clamp(allowed, in.range.lower, in.range.upper);
-  if (in.knob == KnobKind::MemoryLimit && inside < in.current) {
+      limited_resource(in.knob)
+          ? std::clamp(allowed, in.range.lower, in.range.upper)
+          : nearest_step(std::clamp(allowed, in.range.lower, in.range.upper), in.steps, in.range);
+  if (const LimitedResource* const limit = occupied(in); limit && inside < in.current) {
     // A range that ends below what is in use is approached, not jumped into: on v1 that is refused (EBUSY)
     // after all was reclaimed or swapped that could be, and again in every tick.
     std::string why;
-    if (const double floor = memory_floor(in, 0, why); inside < floor) {
+    if (const double floor = occupied_floor(in, *limit, 0, why); inside < floor) {
       if (reason.empty()) reason = why;
       return std::min(in.current, floor);
     }
@@ -235,23 +221,9 @@ int FlapRecord::reversals(std::uint64_t step, int window) const {
   return static_cast<int>(n);
 }
 
-bool starving(KnobKind knob, const Observation& o, const GuardOptions& g) {
-  switch (knob) {
-    case KnobKind::CpuLimit: {
-      const Sample& psi = o[Signal::CpuPressureSome];
-      if (psi.usable()) return psi.value >= g.cpu_pressure_floor;
-      const Sample& throttled = o[Signal::CpuThrottled];
-      return throttled.usable() && throttled.value >= g.throttled_floor;
-    }
-    case KnobKind::MemoryLimit: {
-      if (o[Signal::MemoryOomKills].value_or(0) > 0) return true;
-      const Sample& psi = o[Signal::MemoryPressureFull];
-      return psi.usable() && psi.value >= g.memory_pressure_floor;
-    }
-    case KnobKind::CpuFrequency:
-      return false;
-  }
-  return false;
+bool starving(const KnobId& knob, const Observation& o, const GuardOptions& g) {
+  const LimitedResource* const limit = limited_resource(knob);
+  return limit && limit->starving(o, g);
 }
 
 std::span<const Guard> guard_table() {

@@ -4,14 +4,11 @@
 #include <cmath>
 
 #include "policy/action_space.h"
+#include "policy/knob_policy.h"
 
 namespace flash {
 namespace {
 
-/// A limit nearer than this to the one in force stays: a network's output trembles with its input, and each
-/// reversal would cost a write and a piece of the flap budget. Below what HPA tolerates (10 %). What is good
-/// for memory hardly moves, and the last percents of it count.
-constexpr double kNearCpu = 0.05, kNearMemory = 0.02;
 constexpr double kNearEnd = 0.01;
 
 const KnobContext* find(std::span<const KnobContext> contexts, const KnobId& kind) {
@@ -21,11 +18,35 @@ const KnobContext* find(std::span<const KnobContext> contexts, const KnobId& kin
 }
 
 /// "No limit" as it acts: the whole node.
-double effective(KnobKind kind, double value, const NodeCapacity& node) {
-  if (!std::isinf(value)) return value;
-  if (kind == KnobKind::CpuLimit) return effective_cores(value, node);
-  if (kind == KnobKind::MemoryLimit) return effective_memory(value, node);
-  return value;
+double effective(const LimitedResource& limit, double value, const NodeCapacity& node) {
+  return std::isinf(value) ? limit.effective(value, node) : value;
+}
+
+/// The networks' outputs for the limits of a task, in their order: one per knob of each row, in the order of KnobId, at least
+/// one per row. `f(row, context)`; no context: there is no such knob. Ends where f() says false.
+template <class F>
+void each_output(Task task, std::span<const KnobContext> contexts, F&& f) {
+  for (const LimitedResource& row : limited_resources) {
+    if (traits(row.knob).task != task) continue;
+    const KnobContext* last = nullptr;
+    while (true) {
+      const KnobContext* next = nullptr;
+      for (const KnobContext& c : contexts)
+        if (c.knob.kind == row.knob && (!last || last->knob < c.knob) && (!next || c.knob < next->knob))
+          next = &c;
+      if (!next && last) break;
+      if (!f(row, next)) return;
+      if (!next) break;
+      last = next;
+    }
+  }
+}
+
+/// The one knob that moves in steps, of cpu-frequency.
+const KnobContext* stepped(std::span<const KnobContext> contexts) {
+  for (const KnobContext& c : contexts)
+    if (!limited_resource(c.knob)) return &c;
+  return nullptr;
 }
 
 }  // namespace
@@ -50,28 +71,29 @@ bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& a
                      std::span<const KnobContext> contexts, std::vector<float>& out) {
   out.clear();
   if (action_form(rule.task) == ActionForm::Discrete) {
-    const KnobContext* c = find(contexts, KnobKind::CpuFrequency);
-    if (!c || !std::isfinite(c->upper) || !action.has(KnobKind::CpuFrequency)) return false;
-    out.push_back(static_cast<float>(khz_to_level(action[KnobKind::CpuFrequency], {c->lower, c->upper})));
+    const KnobContext* c = stepped(contexts);
+    if (!c || !std::isfinite(c->upper) || !action.has(c->knob)) return false;
+    out.push_back(static_cast<float>(khz_to_level(action[c->knob], {c->lower, c->upper})));
     return true;
   }
   bool any = false;
-  for (KnobKind kind : kLimitsActions) {
-    const KnobContext* c = find(contexts, kind);
+  each_output(rule.task, contexts, [&](const LimitedResource& limit, const KnobContext* c) {
     // Without an upper end (memory of an unknown node) the learned policy leaves the knob alone.
-    if (!c || !manages(rule, kind) || !std::isfinite(c->upper)) {
+    if (!c || !manages(rule, limit.knob) || !std::isfinite(c->upper)) {
       out.push_back(0);
-      continue;
+      return true;
     }
-    const double value = action.has(kind) ? effective(kind, action[kind], node) : action[kind];
-    const bool no_limit = action.has(kind) && std::isinf(action[kind]);
-    if (!std::isfinite(value) || (no_limit && value > c->upper && !same_setting(kind, value, c->upper))) {
-      out.clear();
+    const double asked = action[c->knob];
+    const double value = action.has(c->knob) ? effective(limit, asked, node) : asked;
+    const bool no_limit = action.has(c->knob) && std::isinf(asked);
+    if (!std::isfinite(value) || (no_limit && value > c->upper && !same_setting(c->knob, value, c->upper))) {
+      any = false;
       return false;
     }
     any = true;
     out.push_back(static_cast<float>(to_unit(value, {c->lower, c->upper})));
-  }
+    return true;
+  });
   if (!any) out.clear();
   return any;
 }
@@ -84,30 +106,32 @@ bool acts_on(std::span<const KnobContext> contexts, const KnobId& kind) {
 void from_network_form(const PolicySnapshot& policy, std::span<const float> state,
                        std::span<const float> outputs, std::span<const KnobContext> contexts, Action& out) {
   if (action_form(policy.task) == ActionForm::Discrete) {
-    const KnobContext* c = find(contexts, KnobKind::CpuFrequency);
+    const KnobContext* c = stepped(contexts);
     if (!c || outputs.empty()) return;
-    out.set(KnobKind::CpuFrequency,
-            level_to_khz(static_cast<int>(decided_level(outputs, state, policy.stay_margin)), c->steps,
-                         {c->lower, c->upper}));
+    out.set(c->knob, level_to_khz(static_cast<int>(decided_level(outputs, state, policy.stay_margin)),
+                                  c->steps, {c->lower, c->upper}));
     return;
   }
-  for (std::size_t i = 0; i < outputs.size() && i < std::size(kLimitsActions); ++i) {
-    const KnobContext* c = find(contexts, kLimitsActions[i]);
-    if (c && std::isfinite(c->upper)) out.set(kLimitsActions[i], from_unit(outputs[i], {c->lower, c->upper}));
-  }
+  std::size_t i = 0;
+  each_output(policy.task, contexts, [&](const LimitedResource&, const KnobContext* c) {
+    if (i == outputs.size()) return false;
+    if (c && std::isfinite(c->upper)) out.set(c->knob, from_unit(outputs[i], {c->lower, c->upper}));
+    ++i;
+    return true;
+  });
 }
 
 double decided_limit(KnobKind kind, double wanted, double in_force, KnobRange range) {
   if (wanted <= range.lower * (1 + kNearEnd)) return range.lower;
   if (wanted >= range.upper / (1 + kNearEnd)) return range.upper;
-  const double near = kind == KnobKind::MemoryLimit ? kNearMemory : kNearCpu;
-  return std::abs(wanted / in_force - 1) <= near ? in_force : wanted;
+  const LimitedResource* const limit = limited_resource(kind);
+  return limit && std::abs(wanted / in_force - 1) <= limit->near ? in_force : wanted;
 }
 
 void decided_limits(const Action& in_force, std::span<const KnobContext> contexts, Action& chosen) {
-  for (KnobKind kind : kLimitsActions)
-    if (const KnobContext* c = find(contexts, kind); c && chosen.has(kind) && in_force.has(kind))
-      chosen.set(kind, decided_limit(kind, chosen[kind], in_force[kind], {c->lower, c->upper}));
+  for (const KnobContext& c : contexts)
+    if (limited_resource(c.knob) && chosen.has(c.knob) && in_force.has(c.knob))
+      chosen.set(c.knob, decided_limit(c.knob.kind, chosen[c.knob], in_force[c.knob], {c.lower, c.upper}));
 }
 
 }  // namespace flash

@@ -21,7 +21,7 @@ namespace flash {
 void fill_contexts(const Rule& rule, const NodeCapacity& node, std::span<const KnobView> knobs,
                    std::vector<KnobContext>& contexts);
 
-/// `action` as the networks have it, appended to `out`: resource-limits [-1,1] per knob of kLimitsActions, 0
+/// `action` as the networks have it, appended to `out`: resource-limits [-1,1] per knob of limited_resources, 0
 /// for one that the rule does not manage or that is not there; cpu-frequency {level}. False (and `out` is
 /// empty) when a managed knob's value is not known, or is "no limit" although the range ends below the node:
 /// no output of a policy means that. A value outside of its range counts as the range's end: the guards bring

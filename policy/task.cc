@@ -12,12 +12,6 @@
 namespace flash {
 constinit Registry<TaskSpec> kTaskSpecs(std::array<const TaskSpec*, 2>{&kResourceLimits, &kCpuFrequency});
 
-const KnobNow* find_knob(std::span<const KnobNow> knobs, const KnobId& knob) {
-  for (const KnobNow& k : knobs)
-    if (k.knob == knob) return &k;
-  return nullptr;
-}
-
 const TaskSpec& task_spec(Task task) {
   for (const TaskSpec& spec : kTaskSpecs)
     if (spec.task == task) return spec;

@@ -31,18 +31,6 @@
 
 namespace flash {
 
-/// A knob of the target in this step.
-struct KnobNow {
-  KnobId knob;
-  double value = std::numeric_limits<double>::quiet_NaN();  // read back; +inf: no limit; NaN: not known
-  // What the fallback takes for the value in force: the same, but where its own decision was varied, what it
-  // had wanted.
-  double own_view = std::numeric_limits<double>::quiet_NaN();
-  KnobScale scale = KnobRange{};
-  std::span<const double> steps;
-};
-const KnobNow* find_knob(std::span<const KnobNow> knobs, const KnobId& knob);
-
 /// One step of an agent, as its task sees it. All that it points to is the caller's.
 struct TaskStep {
   Duration at{};
@@ -87,8 +75,9 @@ struct Proposal {
 };
 
 /// The rule-based controller of an agent, with what it remembers. Called once per step, also when it is not in charge:
-/// its windows must be warm when it is. `words` false: only what cannot be decided is said, for the simulator's pace.
-using TaskFallback = std::function<void(const TaskStep& step, bool words, Proposal& proposal)>;
+/// its windows must be warm when it is; after state_of(), with the same memory. `words` false: only what cannot be decided is said, for the simulator's pace.
+using TaskFallback =
+    std::function<void(const TaskStep& step, TaskMemory& memory, bool words, Proposal& proposal)>;
 
 struct TaskSpec {
   Task task;

@@ -205,7 +205,7 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a) {
     if (a.controller == Controller::Fallback && wanted.has(k.knob) && a.in_force.has(k.knob) &&
         same_setting(k.knob, k.value, a.in_force[k.knob]))
       k.own_view = wanted[k.knob];
-  a.fallback(step, true, proposal);
+  a.fallback(step, a.memory, true, proposal);
 }
 
 void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now) {
@@ -310,9 +310,8 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
     in.rules_ask = bound_to_rules && proposal.action.has(k.kind) ? proposal.action[k.kind] : 0;
     in.bring_back =
         d.controller == Controller::Fallback && a.restore.has(k.kind) ? a.restore_most[k.kind] : 0;
-    double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
-    if (k.kind == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
-    d.allowed.set(k.kind, allowed);
+    const double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
+    d.allowed.set(k.kind, as_written(k.kind, allowed, in.current, in.range));
   }
 }
 

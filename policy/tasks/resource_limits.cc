@@ -172,13 +172,16 @@ double cores(const TaskStep& step) {
 }
 
 TaskFallback fallback() {
-  return [rules = LimitsFallback()](const TaskStep& step, bool words, Proposal& proposal) mutable {
+  return [rules = LimitsFallback()](const TaskStep& step, TaskMemory& memory, bool words,
+                                    Proposal& proposal) mutable {
     LimitsInput in;
     in.now = step.at;
     in.rule = step.rule;
     in.observation = step.now;
     in.node_cores = effective_cores(kUnlimited, *step.node);
     in.words = words;
+    in.growth_room = memory.as<LimitsMemory>().growth.room(step.at);
+    in.knobs = step.knobs;
     if (const KnobNow* k = find_knob(step.knobs, KnobKind::CpuLimit)) {
       in.cpu_limit = k->own_view;
       in.cpu_range = k->scale.range;
