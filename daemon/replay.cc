@@ -10,6 +10,7 @@
 #include "core/tensor_file.h"
 #include "policy/action_space.h"
 #include "policy/explain.h"
+#include "policy/knob_policy.h"
 #include "policy/learning_view.h"
 #include "policy/observation_space.h"
 
@@ -46,7 +47,7 @@ KnobRange range_of(const KnobContext& c) {
 
 /// Where in its range, [0,1], on the scale of the action space.
 double place(const KnobId& kind, double value, KnobRange range) {
-  return kind == KnobKind::CpuFrequency ? relative_position(value, range) : (to_unit(value, range) + 1) / 2;
+  return limited_resource(kind) ? (to_unit(value, range) + 1) / 2 : relative_position(value, range);
 }
 
 /// An action as the networks have it: every limit in [-1,1], 0 where there is no knob to act on.
@@ -190,7 +191,7 @@ Result<void> Replay::take(const JournalEntry& e) {
       d.distance = distance;
       d.knob = c.knob;
     }
-    if (c.knob == KnobKind::CpuFrequency && khz_to_level(was, range_of(c)) == khz_to_level(is, range_of(c)))
+    if (!limited_resource(c.knob) && khz_to_level(was, range_of(c)) == khz_to_level(is, range_of(c)))
       ++report_.same_level;
   }
   if (!compared) {

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json.h"
 #include "daemon/config_keys.h"
 
 namespace flash::config_limits_test {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "policy/action_space.h"
+#include "policy/decision_json.h"
 #include "policy/exploration.h"
 #include "policy/fallback_limits.h"
 #include "policy/guard.h"
@@ -225,6 +226,21 @@ TEST(ToyLimit, IsExplored) {
   }
   EXPECT_GT(seen[0], 10);
   EXPECT_GT(seen[1], 10);
+}
+
+TEST(ToyLimit, IsNamedWithItsInstanceInADecision) {
+  World w;
+  Decision d;
+  d.proposed = w.current;
+  d.contexts = w.contexts;
+  KnobOutcome o;
+  o.knob = w.toy.on("8:0/x");
+  o.status = WriteStatus::Written;
+  d.outcomes.push_back(o);
+  const std::string text = to_json_text(d, Target{});
+  EXPECT_NE(text.find("\"toy-rate/a\":100"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"toy-rate/b\":{\"lower\":10"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"toy-rate/8:0%2Fx\""), std::string::npos) << text;
 }
 
 TEST(AsWritten, RoundsWhatIsKeptInPercents) {
