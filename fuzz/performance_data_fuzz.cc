@@ -9,7 +9,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto set =
-      flash::bench::parse_performance({reinterpret_cast<const char*>(data), size}, "measurements.csv");
+      flash::lab::parse_performance({reinterpret_cast<const char*>(data), size}, "measurements.csv");
   if (!set) {
     FUZZ_REQUIRE(set.error().message().starts_with("measurements.csv"));
     return 0;

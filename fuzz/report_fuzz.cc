@@ -24,7 +24,7 @@ bool markup_is_sound(std::string_view page) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace flash::bench;
+  using namespace flash::lab;
   for (const Experiment& e : experiments()) {
     const std::string name = std::string(e.name) + ".json";
     const auto result = parse_result({reinterpret_cast<const char*>(data), size}, name);

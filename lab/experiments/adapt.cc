@@ -25,7 +25,7 @@
 #include "lab/sim/pool.h"
 #include "policy/action_space.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -44,7 +44,7 @@ class Adapt {
  public:
   explicit Adapt(const AdaptOptions& o)
       : o_(o), judged_{o.evaluation, o.threads, o.seed}, start_(std::chrono::steady_clock::now()) {
-    if (o_.models.empty()) o_.models = default_models();
+    if (o_.models.empty()) o_.models = bench::default_models();
   }
 
   Result<ordered_json> run() {
@@ -279,4 +279,4 @@ Result<ordered_json> measure_adapt(const AdaptOptions& options) {
   return Adapt(options).run();
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

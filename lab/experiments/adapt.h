@@ -12,7 +12,7 @@
 #include "core/target.h"
 #include "lab/sim/pool.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct AdaptOptions {
   Task task = Task::ResourceLimits;
@@ -52,4 +52,4 @@ struct AdaptOptions {
 /// pool or model that cannot be used, named.
 Result<nlohmann::ordered_json> measure_adapt(const AdaptOptions& options);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -6,7 +6,7 @@
 #include "core/json.h"
 #include "core/random.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -150,4 +150,4 @@ ordered_json summarise(const AdaptRecord& record) {
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -11,7 +11,7 @@
 #include "core/json.h"
 #include "lab/pretrain/adaptation.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 /// One way to control, pair by pair.
 struct Way {
@@ -40,4 +40,4 @@ nlohmann::ordered_json summarise(const AdaptRecord& record);
 /// First entry of `scores` from which all are at least `least`, or scores.size().
 std::size_t settled_from(const std::vector<double>& scores, double least);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

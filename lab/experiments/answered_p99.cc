@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace flash::bench {
+namespace flash::lab {
 
 double answered_p99(const std::vector<double>& p99_ms, int second) {
   constexpr int kParts = 20;  // of a second
@@ -16,4 +16,4 @@ double answered_p99(const std::vector<double>& p99_ms, int second) {
   return p99_ms[0];
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

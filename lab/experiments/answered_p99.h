@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace flash::bench {
+namespace flash::lab {
 
 /// The node model's p99 is of a tick's arrivals (lab/sim/node_model.h); a load generator reports it of a
 /// second's answers, which in a queue that grows came earlier. Of the arrivals that were answered by the end
@@ -14,4 +14,4 @@ namespace flash::bench {
 /// was answered yet, the first tick's.
 double answered_p99(const std::vector<double>& p99_ms, int second);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

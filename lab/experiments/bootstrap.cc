@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "lab/pretrain/adaptation.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -196,4 +196,4 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -11,7 +11,7 @@
 #include "core/json.h"
 #include "lab/experiments/experiment.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct BootstrapOptions : ExperimentOptions {
   int episodes = 0;               // of training; 0: 100, quick 30
@@ -45,4 +45,4 @@ std::span<const char* const> bootstrap_methods();
 /// and imitation's mean difference.
 Result<nlohmann::ordered_json> measure_bootstrap(const BootstrapOptions& options);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -21,7 +21,7 @@
 #include "lab/sim/node_model.h"
 #include "lab/sim/pair.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -41,8 +41,8 @@ class TestGroup {
     made_ = made_ && write("cpu", "cpu.shares", "262144");
   }
   ~TestGroup() {
-    remove_cgroup(path("cpu", ""));
-    remove_cgroup(path("cpuacct", ""));
+    bench::remove_cgroup(path("cpu", ""));
+    bench::remove_cgroup(path("cpuacct", ""));
   }
   TestGroup(const TestGroup&) = delete;
   TestGroup& operator=(const TestGroup&) = delete;
@@ -156,52 +156,55 @@ Seen predict(const Application& a, double speed, const Point& point, const Fit& 
 }
 
 /// The address that flash-workload serve took, once it is in its log.
-Result<std::string> address_in(const std::string& log, Program& server, const std::atomic<bool>& stop) {
+Result<std::string> address_in(const std::string& log, bench::Program& server,
+                               const std::atomic<bool>& stop) {
   constexpr std::string_view kBefore = "listening on ";
   for (int tries = 0; tries < 100; ++tries) {
     const bool runs = server.running();
-    const std::string words = last_words(log);
+    const std::string words = bench::last_words(log);
     const auto from = words.find(kBefore);
     const auto to = from == std::string::npos ? from : words.find(',', from);
     if (to != std::string::npos) return words.substr(from + kBefore.size(), to - from - kBefore.size());
     if (!runs) break;
-    FLASH_CHECK(wait(std::chrono::milliseconds(100), stop));
+    FLASH_CHECK(bench::wait(std::chrono::milliseconds(100), stop));
   }
-  return Error(std::errc::io_error, "flash-workload serve: " + last_words(log));
+  return Error(std::errc::io_error, "flash-workload serve: " + bench::last_words(log));
 }
 
 Result<Seen> run(const Application& a, const Point& point, const CalibrateSimOptions& options,
                  const std::string& folder, TestGroup& group, TestGroup& clients,
                  const std::atomic<bool>& stop) {
-  const std::string program = beside_or("flash-workload", "/usr/bin/flash-workload");
+  const std::string program = bench::beside_or("flash-workload", "/usr/bin/flash-workload");
   const std::string file = folder + "/app.json", report = folder + "/load.json", said = folder + "/serve.log";
   std::ofstream(file) << to_json_text({a}) << std::flush;
   if (!group.limit(std::thread::hardware_concurrency()))
     return Error(std::errc::permission_denied, "cpu.cfs_quota_us: cannot be written");
-  FLASH_TRY(Program server,
-            Program::start({program, "serve", "--listen", "127.0.0.1:0", "--application", file}, said));
+  FLASH_TRY(
+      bench::Program server,
+      bench::Program::start({program, "serve", "--listen", "127.0.0.1:0", "--application", file}, said));
   if (!group.add(server.pid())) return Error(std::errc::permission_denied, "cgroup.procs: cannot be written");
-  FLASH_CHECK(wait(std::chrono::seconds(1), stop));
+  FLASH_CHECK(bench::wait(std::chrono::seconds(1), stop));
   FLASH_TRY(const std::string address, address_in(said, server, stop));
   group.limit(point.limit);
-  FLASH_TRY(Program load, Program::start({program, "load", "--target", address, "--application", file,
-                                          "--rate", number_text(point.rate), "--seconds",
-                                          std::to_string(options.seconds), "--json", report},
-                                         folder + "/load.log"));
+  FLASH_TRY(bench::Program load, bench::Program::start({program, "load", "--target", address, "--application",
+                                                        file, "--rate", number_text(point.rate), "--seconds",
+                                                        std::to_string(options.seconds), "--json", report},
+                                                       folder + "/load.log"));
   clients.add(load.pid());
-  FLASH_CHECK(wait(std::chrono::seconds(kSettle_s), stop));
+  FLASH_CHECK(bench::wait(std::chrono::seconds(kSettle_s), stop));
   const double before = group.cpu_s();
   const auto from = std::chrono::steady_clock::now();
-  FLASH_CHECK(wait(std::chrono::seconds(options.seconds - kSettle_s), stop));
+  FLASH_CHECK(bench::wait(std::chrono::seconds(options.seconds - kSettle_s), stop));
   const double used = group.cpu_s() - before;
   const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
-  for (int i = 0; i < 100 && load.running(); ++i) FLASH_CHECK(wait(std::chrono::milliseconds(100), stop));
+  for (int i = 0; i < 100 && load.running(); ++i)
+    FLASH_CHECK(bench::wait(std::chrono::milliseconds(100), stop));
   load.stop();
   server.stop();
   std::ifstream in(report);
   const ordered_json result = ordered_json::parse(in, nullptr, false);
   if (!result.is_object() || !result.contains("per_second"))
-    return Error(std::errc::io_error, "flash-workload load: " + last_words(folder + "/load.log"));
+    return Error(std::errc::io_error, "flash-workload load: " + bench::last_words(folder + "/load.log"));
   Seen seen;
   std::vector<double> p99s;
   double completed = 0, offered = 0;
@@ -258,7 +261,7 @@ Result<Fit> fitted(const std::vector<Application>& applications, const std::vect
       const Fit candidate{overhead, jitter};
       double sum = 0;
       for (const Point& p : points) {
-        if (stop) return interrupted();
+        if (stop) return bench::interrupted();
         if (!p.fit || !(p.real.p99_ms > 0)) continue;
         const Seen seen = predict(applications[p.application], speeds[p.application], p, candidate, seconds);
         sum += std::abs(std::log(seen.p99_ms / p.real.p99_ms));
@@ -279,7 +282,7 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options, const std
   if (!group.made() || !clients.made())
     return Error(std::errc::permission_denied,
                  "cgroup v1 cpu and cpuacct hierarchies below /sys/fs/cgroup are needed, and root");
-  FLASH_TRY(const TempFolder folder, TempFolder::make("calibrate"));
+  FLASH_TRY(const bench::TempFolder folder, bench::TempFolder::make("calibrate"));
   const std::vector<Application> applications = choose(options);
   std::vector<Point> points;
   double load_average = 0;
@@ -340,4 +343,4 @@ Result<ordered_json> calibrate_sim(const CalibrateSimOptions& options, const std
   return result;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -11,7 +11,7 @@
 #include "core/json.h"
 #include "lab/pretrain/adaptation.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -160,4 +160,4 @@ Result<ordered_json> measure_characterize(const CharacterizeOptions& o) {
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -8,7 +8,7 @@
 
 #include "lab/experiments/experiment.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct CharacterizeOptions : ExperimentOptions {
   int converged = 0;  // episodes after which an agent counts as converged; 0: 80, quick 30
@@ -27,4 +27,4 @@ struct CharacterizeOptions : ExperimentOptions {
 /// {CHANGE: the difference of their drops}. Intervals are over the pairs that agents were trained on.
 Result<nlohmann::ordered_json> measure_characterize(const CharacterizeOptions& options);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

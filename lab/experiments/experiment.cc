@@ -20,7 +20,7 @@
 #include "policy/action_space.h"
 #include "policy/observation_space.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 using nlohmann::ordered_json;
 
@@ -90,7 +90,7 @@ Result<TensorFile> read_policy(const std::string& path, Task task) {
 }
 
 Result<Pretrained> pretrained(const ExperimentOptions& o, Conditioning conditioning) {
-  const std::string path = (o.models.empty() ? default_models() : o.models) + "/" +
+  const std::string path = (o.models.empty() ? bench::default_models() : o.models) + "/" +
                            std::string(to_string(o.task)) +
                            (conditioning == Conditioning::None ? ".shared.model" : ".model");
   std::error_code ignored;
@@ -228,4 +228,4 @@ ordered_json heading(const ExperimentOptions& o, const char* name, std::size_t p
           {"pairs", pairs},     {"threads", o.threads},      {"quick", o.quick}};
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

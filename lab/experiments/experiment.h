@@ -21,7 +21,7 @@
 #include "lab/pretrain/scoring.h"
 #include "lab/sim/pool.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct ExperimentOptions {
   Task task = Task::ResourceLimits;
@@ -107,4 +107,4 @@ std::vector<PolicySnapshot> one_shot_snapshots(const SharedPolicy& policy, std::
 /// "task", "seed", "pairs", "threads", "quick": what every result begins with.
 nlohmann::ordered_json heading(const ExperimentOptions& options, const char* name, std::size_t pairs);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

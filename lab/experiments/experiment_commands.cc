@@ -10,14 +10,14 @@
 #include "core/json.h"
 #include "core/printable.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
 
 /// What all of them take; `pairs_help` is the experiment's own.
 std::vector<OptionRow> common_rows(ExperimentOptions& o, bool& json, std::string_view pairs_help) {
-  return {{"--task", "TASK", "resource-limits (default) or cpu-frequency", task_into(o.task)},
+  return {{"--task", "TASK", "resource-limits (default) or cpu-frequency", bench::task_into(o.task)},
           {"--pairs", "N", pairs_help, integer_into(o.pairs, 2, 100000)},
           {"--apps", "FILE", "applications to judge on instead of drawn ones", text_into(o.apps)},
           {"--envs", "FILE", "environments to judge on instead of drawn ones", text_into(o.envs)},
@@ -113,13 +113,13 @@ int measured(const Options& o, bool json, Measure measure) {
   std::string warning;
   prepare_libtorch(warning);
   if (!warning.empty()) print_line(stderr, "flash-bench: " + warning);
-  return print_measured(measure(o), json, print_methods);
+  return bench::print_measured(measure(o), json, print_methods);
 }
 
 }  // namespace
 
-std::vector<Command> experiment_commands(ExperimentArguments& a) {
-  std::vector<Command> out;
+std::vector<bench::Command> experiment_commands(ExperimentArguments& a) {
+  std::vector<bench::Command> out;
   out.push_back(
       {"bootstrap", "SLO violations and utilisation while agents learn (AWARE 5.4)",
        with({{"--episodes", "N", "of training (default 100)", integer_into(a.bootstrap.episodes, 1, 100000)},
@@ -163,4 +163,4 @@ std::vector<Command> experiment_commands(ExperimentArguments& a) {
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

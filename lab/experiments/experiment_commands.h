@@ -11,7 +11,7 @@
 #include "lab/experiments/predict.h"
 #include "lab/experiments/serve.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct ExperimentArguments {
   BootstrapOptions bootstrap;
@@ -22,6 +22,6 @@ struct ExperimentArguments {
   bool json = false;
 };
 
-std::vector<Command> experiment_commands(ExperimentArguments& a);
+std::vector<bench::Command> experiment_commands(ExperimentArguments& a);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -13,7 +13,7 @@
 #include "lab/experiments/sim_bench.h"
 #include "lab/report/report.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -31,7 +31,7 @@ std::vector<OptionRow> sim_rows(Arguments& a) {
       {"--task", "TASK", "resource-limits or cpu-frequency (default both)",
        [&a](std::string_view v) {
          a.sim.tasks.resize(1);
-         return task_into(a.sim.tasks.front())(v);
+         return bench::task_into(a.sim.tasks.front())(v);
        }},
       {"--pairs", "N", "applications, each on an environment (default 50)",
        integer_into(a.sim.pairs, 1, 100000)},
@@ -42,7 +42,7 @@ std::vector<OptionRow> sim_rows(Arguments& a) {
        parsed_into<PoolKind>(a.sim.pool, parse_pool_kind)},
       {"--threads", "N", "worker threads (default 2)", integer_into(a.sim.threads, 1, 1024)},
       {"--speed", "", "only the speed, no headroom", flag_into(a.sim.headroom, false)},
-      json_row(a.json)};
+      bench::json_row(a.json)};
 }
 
 std::vector<OptionRow> calibrate_rows(Arguments& a) {
@@ -51,12 +51,13 @@ std::vector<OptionRow> calibrate_rows(Arguments& a) {
           {"--seed", "S", "of the generator (default 1)", integer_into(a.calibrate.seed, 1, UINT64_MAX)},
           {"--seconds", "N", "per point of the grid, 4 or more (default 12)",
            integer_into(a.calibrate.seconds, 4, 600)},
-          json_row(a.json)};
+          bench::json_row(a.json)};
 }
 
 int calibrate(const Arguments& a) {
-  stop_at_signals();
-  return print_measured(calibrate_sim(a.calibrate, stopped), a.json, print_keys<ordered_json>);
+  bench::stop_at_signals();
+  return bench::print_measured(calibrate_sim(a.calibrate, bench::stopped), a.json,
+                               bench::print_keys<ordered_json>);
 }
 
 std::vector<OptionRow> report_rows(Arguments& a) {
@@ -71,7 +72,7 @@ std::vector<OptionRow> report_rows(Arguments& a) {
 
 int report(const Arguments& a) {
   const auto written = write_report(a.report);
-  return written ? 0 : failed(written.error());
+  return written ? 0 : bench::failed(written.error());
 }
 
 std::vector<OptionRow> live_rows(Arguments& a) {
@@ -83,34 +84,34 @@ std::vector<OptionRow> live_rows(Arguments& a) {
        text_into(a.live.apps)},
       {"--models", "DIR", "pretrained models (default: beside flash-bench, else /usr/share/flashd/models)",
        text_into(a.live.models)},
-      json_row(a.json)};
+      bench::json_row(a.json)};
 }
 
 int live(Arguments& a) {
-  if (a.live.models.empty()) a.live.models = default_models();
-  stop_at_signals();
-  return print_measured(measure_live(a.live, stopped), a.json, print_keys<ordered_json>);
+  if (a.live.models.empty()) a.live.models = bench::default_models();
+  bench::stop_at_signals();
+  return bench::print_measured(measure_live(a.live, bench::stopped), a.json, bench::print_keys<ordered_json>);
 }
 
 int run(const std::vector<std::string_view>& words) {
   static const std::string kHint = "flash-bench --help";
   Arguments a;
-  const Command commands[] = {
+  const bench::Command commands[] = {
       {"sim", "the simulator: steps per second, and what a pool leaves to learn", sim_rows(a),
-       [&a] { return print_measured(measure_sim(a.sim), a.json, print_keys<ordered_json>); }},
+       [&a] { return bench::print_measured(measure_sim(a.sim), a.json, bench::print_keys<ordered_json>); }},
       {"calibrate", "the simulator against real runs of flash-workload under CPU limits (root)",
        calibrate_rows(a), [&a] { return calibrate(a); }},
       {"live", "real applications under fixed limits, the rules, and flashd with pretrained models (root)",
        live_rows(a), [&a] { return live(a); }},
       {"report", "one HTML page of the experiments' results", report_rows(a), [&a] { return report(a); }},
   };
-  if (words.empty()) return wrong_usage("no command given", kHint);
-  return run_command(commands, words, "flash-bench " + std::string(words[0]) + " --help");
+  if (words.empty()) return bench::wrong_usage("no command given", kHint);
+  return bench::run_command(commands, words, "flash-bench " + std::string(words[0]) + " --help");
 }
 
 }  // namespace
-}  // namespace flash::bench
+}  // namespace flash::lab
 
 int main(int argc, char** argv) {
-  return flash::bench::run({argv + (argc > 0 ? 1 : 0), argv + argc});
+  return flash::lab::run({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

@@ -27,7 +27,7 @@
 #include "lab/experiments/live_results.h"
 #include "lab/workloads/application.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::json;
@@ -113,7 +113,7 @@ class Live {
 
  private:
   static Error failed(const std::string& what, const std::string& log) {
-    return Error(std::errc::io_error, what + ": " + last_words(log));
+    return Error(std::errc::io_error, what + ": " + bench::last_words(log));
   }
   double seconds_since_start() const {
     return std::chrono::duration<double>(Clock::now() - started_).count();
@@ -136,7 +136,7 @@ class Live {
     std::string folder = (std::filesystem::temp_directory_path() / "flash-bench-live-XXXXXX").string();
     if (::mkdtemp(folder.data()) == nullptr) return Error::from_errno(errno, "mkdtemp " + folder);
     folder_ = folder;
-    FLASH_TRY(tree_, BenchTree::make(TreeKind::Real, static_cast<int>(kApplications) + 1));
+    FLASH_TRY(tree_, bench::BenchTree::make(bench::TreeKind::Real, static_cast<int>(kApplications) + 1));
     const std::string glob = tree_->glob();  // "/GROUP/*"
     group_ = glob.substr(0, glob.size() - 1);
     FLASH_TRY(const auto layout, CgroupLayout::detect(HostRoot()));
@@ -153,7 +153,7 @@ class Live {
     // What else runs on this machine shall not decide how fast an application is; its limit shall.
     const std::string top = cpu_ + group_;
     write(top + (v2_ ? "cpu.weight" : "cpu.shares"), v2_ ? "10000" : "262144");
-    workload_ = beside_or("flash-workload", "/usr/bin/flash-workload");
+    workload_ = bench::beside_or("flash-workload", "/usr/bin/flash-workload");
     return {};
   }
 
@@ -171,7 +171,7 @@ class Live {
   }
   /// Clients and flashd: in the last group, as heavy as the applications', or what else runs here would be
   /// measured as latency.
-  void beside_the_applications(const Program& program) const {
+  void beside_the_applications(const bench::Program& program) const {
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(program.pid()), kHigh);
     write(file(cpu_, kApplications, "cgroup.procs"), std::to_string(program.pid()));
   }
@@ -223,10 +223,10 @@ class Live {
         "--listen", "127.0.0.1:0", "--application",       app,  "--app",   a.name};
     if (!statsd.empty()) words.insert(words.end(), {"--statsd", statsd});
     std::filesystem::remove(said);
-    FLASH_TRY(Program server, Program::start(words, said));
+    FLASH_TRY(bench::Program server, bench::Program::start(words, said));
     for (int tries = 0; tries < 100; ++tries) {
       FLASH_CHECK(wait(0.1));
-      const std::string words_said = last_words(said);
+      const std::string words_said = bench::last_words(said);
       const auto from = words_said.find("listening on ");
       const auto to = from == std::string::npos ? from : words_said.find(',', from);
       if (to != std::string::npos) {
@@ -241,12 +241,12 @@ class Live {
 
   Result<void> load(std::size_t i, const std::string& address, const Application& a, const std::string& trace,
                     std::uint64_t seed, int seconds, const std::string& report) {
-    FLASH_TRY(
-        Program load,
-        Program::start({workload_, "load", "--target", address, "--trace", trace, "--arrivals", "poisson",
-                        "--burst", number_text(a.burst), "--slo-ms", number_text(a.slo_p99_ms), "--seed",
-                        std::to_string(seed), "--seconds", std::to_string(seconds), "--json", report},
-                       log("load" + std::to_string(i))));
+    FLASH_TRY(bench::Program load,
+              bench::Program::start(
+                  {workload_, "load", "--target", address, "--trace", trace, "--arrivals", "poisson",
+                   "--burst", number_text(a.burst), "--slo-ms", number_text(a.slo_p99_ms), "--seed",
+                   std::to_string(seed), "--seconds", std::to_string(seconds), "--json", report},
+                  log("load" + std::to_string(i))));
     beside_the_applications(load);
     loads_.push_back(std::move(load));
     return {};
@@ -254,7 +254,7 @@ class Live {
 
   Result<void> end_load(double patience_s) {
     const auto until = Clock::now() + std::chrono::duration<double>(patience_s);
-    for (Program& load : loads_)
+    for (bench::Program& load : loads_)
       while (load.running() && Clock::now() < until) FLASH_CHECK(wait(0.05));
     loads_.clear();
     return {};
@@ -327,7 +327,7 @@ class Live {
   struct Daemon {
     std::string name, config;
     bool learns = false;
-    std::optional<Program> program;
+    std::optional<bench::Program> program;
     std::string statsd() const { return config + ".statsd"; }
     std::string state() const { return config + ".state"; }
     std::string socket() const { return config + ".learner"; }
@@ -363,11 +363,11 @@ class Live {
     daemon->learns = learns;
     std::filesystem::create_directory(daemon->state());
     FLASH_CHECK(configure(*daemon, false));
-    FLASH_TRY(Program program,
-              Program::start({beside_or("flashd", "/usr/sbin/flashd"), "--bus", "none",
-                              // Beside each other: their rules select other cgroups.
-                              "--lock", daemon->config + ".lock", "--config", daemon->config},
-                             log(name)));
+    FLASH_TRY(bench::Program program,
+              bench::Program::start({bench::beside_or("flashd", "/usr/sbin/flashd"), "--bus", "none",
+                                     // Beside each other: their rules select other cgroups.
+                                     "--lock", daemon->config + ".lock", "--config", daemon->config},
+                                    log(name)));
     beside_the_applications(program);
     daemon->program.emplace(std::move(program));
     for (int i = 0; i < 100; ++i) {
@@ -381,14 +381,14 @@ class Live {
   Result<void> start_daemons() {
     FLASH_CHECK(start(rules_, "rules", false));
     FLASH_CHECK(start(flash_, "flashd", true));
-    std::vector<std::string> words = {beside_or("flash-learner", "/usr/sbin/flash-learner"),
+    std::vector<std::string> words = {bench::beside_or("flash-learner", "/usr/sbin/flash-learner"),
                                       "--socket",
                                       flash_->socket(),
                                       "--state-directory",
                                       folder_ + "/learner",
                                       "--models",
                                       o_.models.empty() ? folder_ + "/none" : o_.models};
-    FLASH_TRY(Program learner, Program::start(words, log("learner")));
+    FLASH_TRY(bench::Program learner, bench::Program::start(words, log("learner")));
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(learner.pid()), kLow);
     learner_.emplace(std::move(learner));
     FLASH_CHECK(wait(3));
@@ -430,7 +430,8 @@ class Live {
       for (std::size_t i = 0; i < ended.size(); ++i)
         if (ended[i] == kNever && !servers_[i]->running()) {
           ended[i] = wall_us();
-          say(subjects_[i].application.name + " has ended: " + last_words(log("serve" + std::to_string(i))));
+          say(subjects_[i].application.name +
+              " has ended: " + bench::last_words(log("serve" + std::to_string(i))));
         }
     }
     return ended;
@@ -534,7 +535,7 @@ class Live {
         }
         stage = now;
       }
-    out["learner_said"] = last_words(log("learner"));
+    out["learner_said"] = bench::last_words(log("learner"));
     return out;
   }
 
@@ -553,12 +554,12 @@ class Live {
   std::string folder_, group_, cpu_, cpuacct_, memory_, workload_;
   bool v2_ = false;
   double cores_ = 1;
-  std::unique_ptr<BenchTree> tree_;
+  std::unique_ptr<bench::BenchTree> tree_;
   std::vector<Subject> subjects_;
   std::unique_ptr<Daemon> rules_, flash_;
-  std::optional<Program> learner_;
-  std::vector<std::optional<Program>> servers_;
-  std::vector<Program> loads_;
+  std::optional<bench::Program> learner_;
+  std::vector<std::optional<bench::Program>> servers_;
+  std::vector<bench::Program> loads_;
   std::vector<std::string> addresses_;  // of the servers
   std::vector<Segment> segments_;
   std::vector<std::pair<std::string, std::string>> stages_;
@@ -571,4 +572,4 @@ Result<ordered_json> measure_live(const LiveOptions& options, const std::atomic<
   return live.run();
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -12,7 +12,7 @@
 #include "core/json.h"
 #include "core/result.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct LiveOptions {
   int minutes = 30;
@@ -28,4 +28,4 @@ struct LiveOptions {
 /// learned_share. Needs root. ECANCELED: `stop` was set. Everything is undone in any case.
 Result<nlohmann::ordered_json> measure_live(const LiveOptions& options, const std::atomic<bool>& stop);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -5,7 +5,7 @@
 
 #include "lab/workloads/trace.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 constexpr double kLooked_s = 3600;  // for a recorded trace's highest rate
@@ -73,4 +73,4 @@ std::vector<std::string> live_traces(std::uint64_t seed, std::size_t count, doub
   return traces;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

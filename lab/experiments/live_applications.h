@@ -9,7 +9,7 @@
 
 #include "lab/workloads/application.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 /// Candidates of the generator, best first come first served: whose requests take 1 to 10 ms of CPU (a second
 /// holds many), with two or more workers, at most 256 MiB, bursts of at most 6 requests on the mean.
@@ -21,4 +21,4 @@ std::string trace_with_peak(const std::string& trace, double peak);
 /// One per round: load patterns of the generator's other applications, which change within `within_s`.
 std::vector<std::string> live_traces(std::uint64_t seed, std::size_t count, double within_s);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

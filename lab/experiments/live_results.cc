@@ -10,7 +10,7 @@
 
 #include "core/json.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::json;
@@ -205,4 +205,4 @@ ordered_json summary(const std::vector<LiveSample>& samples, const std::vector<s
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -13,7 +13,7 @@
 #include "core/interval.h"
 #include "core/json.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 enum class LiveMethod : std::uint8_t { Static, Rules, Flashd };
 inline constexpr LiveMethod kLiveMethods[] = {LiveMethod::Static, LiveMethod::Rules, LiveMethod::Flashd};
@@ -70,4 +70,4 @@ nlohmann::ordered_json summary(const std::vector<LiveSample>& samples,
                                const std::vector<std::string>& applications,
                                const std::vector<double>& slo_ms);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

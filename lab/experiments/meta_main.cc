@@ -14,7 +14,7 @@
 #include "lab/experiments/overhead.h"
 #include "lab/experiments/rcs.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::json;
@@ -42,7 +42,7 @@ std::vector<OptionRow> rcs_rows(Arguments& a) {
       {"--threads", "N", "repetitions at a time (default 2)", integer_into(a.rcs.threads, 1, 64)},
       {"--epochs", "N", "of the networks (default 200)", integer_into(a.rcs.epochs, 1, 100000)},
       {"--curves-only", "", "train no network: seconds instead of minutes", flag_into(a.rcs.curves_only)},
-      json_row(a.json)};
+      bench::json_row(a.json)};
 }
 
 void print_mape(const json& mape, const char* title) {
@@ -71,13 +71,13 @@ void print_rcs(const json& r) {
 }
 
 int rcs(const Arguments& a) {
-  if (a.rcs.dataset.empty()) return wrong_usage("rcs needs --dataset DIR", "flash-bench rcs --help");
-  return print_measured(measure_rcs(a.rcs), a.json, print_rcs);
+  if (a.rcs.dataset.empty()) return bench::wrong_usage("rcs needs --dataset DIR", "flash-bench rcs --help");
+  return bench::print_measured(measure_rcs(a.rcs), a.json, print_rcs);
 }
 
 std::vector<OptionRow> adapt_rows(Arguments& a) {
   AdaptOptions& o = a.adapt;
-  return {{"--task", "TASK", "resource-limits (default) or cpu-frequency", task_into(o.task)},
+  return {{"--task", "TASK", "resource-limits (default) or cpu-frequency", bench::task_into(o.task)},
           {"--pairs", "N", "that shared policies learn from (default 200)", integer_into(o.pairs, 1, 100000)},
           {"--unseen", "N", "that all are judged on (default 50)", integer_into(o.unseen, 2, 100000)},
           {"--budget", "N", "episodes of adaptation (default 60)", integer_into(o.budget, 1, 100000)},
@@ -111,7 +111,7 @@ std::vector<OptionRow> adapt_rows(Arguments& a) {
            }},
           {"--seed", "N", "of pools, training and chance (default 1)", integer_into(o.seed, 0, kMostSeed)},
           {"--threads", "N", "(default 2)", integer_into(o.threads, 1, 64)},
-          json_row(a.json)};
+          bench::json_row(a.json)};
 }
 
 void print_adapt(const ordered_json& r) {
@@ -139,7 +139,7 @@ int adapt(const Arguments& a) {
   std::string warning;
   prepare_libtorch(warning);
   if (!warning.empty()) print_line(stderr, "flash-bench: " + warning);
-  return print_measured(measure_adapt(a.adapt), a.json, print_adapt);
+  return bench::print_measured(measure_adapt(a.adapt), a.json, print_adapt);
 }
 
 void print_overhead(const json& r) {
@@ -157,24 +157,24 @@ void print_overhead(const json& r) {
 
 int run(const std::vector<std::string_view>& words) {
   Arguments a;
-  std::vector<Command> commands = {
+  std::vector<bench::Command> commands = {
       {"adapt", "what each way to control earns on unseen pairs, and how fast", adapt_rows(a),
        [&a] { return adapt(a); }},
       {"rcs", "the supervised agent with and without FLASH on public measurements", rcs_rows(a),
        [&a] { return rcs(a); }},
       {"overhead",
        "what FLASH adds to a decision and to training (its Table 3)",
-       {{"--quick", "", "a third of the rounds", flag_into(a.quick_overhead)}, json_row(a.json)},
-       [&a] { return print_measured(measure_overhead(a.quick_overhead), a.json, print_overhead); }},
+       {{"--quick", "", "a third of the rounds", flag_into(a.quick_overhead)}, bench::json_row(a.json)},
+       [&a] { return bench::print_measured(measure_overhead(a.quick_overhead), a.json, print_overhead); }},
   };
-  for (Command& c : experiment_commands(a.experiments)) commands.push_back(std::move(c));
-  if (words.empty()) return wrong_usage("no command given", "flash-bench --help");
-  return run_command(commands, words, "flash-bench " + std::string(words[0]) + " --help");
+  for (bench::Command& c : experiment_commands(a.experiments)) commands.push_back(std::move(c));
+  if (words.empty()) return bench::wrong_usage("no command given", "flash-bench --help");
+  return bench::run_command(commands, words, "flash-bench " + std::string(words[0]) + " --help");
 }
 
 }  // namespace
-}  // namespace flash::bench
+}  // namespace flash::lab
 
 int main(int argc, char** argv) {
-  return flash::bench::run({argv + (argc > 0 ? 1 : 0), argv + argc});
+  return flash::lab::run({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

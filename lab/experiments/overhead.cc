@@ -16,7 +16,7 @@
 #include "lab/pretrain/flash.h"
 #include "meta/gru_kernels.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::json;
@@ -267,4 +267,4 @@ Result<json> measure_overhead(bool quick) {
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

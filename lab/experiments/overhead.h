@@ -8,7 +8,7 @@
 
 #include "core/result.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 /// {"decision_us", "embedding_ms", "update_ms"}: medians of CPU time of one thread, ours and plain
 /// libtorch's. {"baseline": {"update_gflop", "libtorch_gflop_per_s"}}: the operations of an update of the
@@ -17,4 +17,4 @@ namespace flash::bench {
 /// `quick`: of three rounds instead of nine.
 Result<nlohmann::json> measure_overhead(bool quick);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

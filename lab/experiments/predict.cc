@@ -10,7 +10,7 @@
 #include "lab/pretrain/adaptation.h"
 #include "meta/similarity.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -246,4 +246,4 @@ Result<ordered_json> measure_amortize(const AmortizeOptions& o) {
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

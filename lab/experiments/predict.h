@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "lab/experiments/experiment.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct PredictOptions : ExperimentOptions {
   int converged = 0;               // episodes after which an agent counts as converged; 0: 60, quick 25
@@ -44,4 +44,4 @@ struct AmortizeOptions : ExperimentOptions {
 /// pretrained without an embedding.
 Result<nlohmann::ordered_json> measure_amortize(const AmortizeOptions& options);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

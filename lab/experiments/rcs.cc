@@ -20,7 +20,7 @@
 #include "lab/experiments/flash_sizeless.h"
 #include "lab/experiments/rcs_data.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::json;
@@ -258,4 +258,4 @@ Result<json> measure_rcs(const RcsOptions& o) {
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

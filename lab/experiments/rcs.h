@@ -10,7 +10,7 @@
 
 #include "core/result.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct RcsOptions {
   std::string dataset;
@@ -29,4 +29,4 @@ struct RcsOptions {
 /// CurveModel::worth_knowing() says (as Sizeless has its base sizes, which are a choice, too).
 Result<nlohmann::json> measure_rcs(const RcsOptions& options);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

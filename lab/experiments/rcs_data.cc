@@ -12,7 +12,7 @@
 #include "core/csv.h"
 #include "core/printable.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 constexpr std::size_t kMaxRows = 1u << 20, kMaxFiles = 64;
@@ -280,4 +280,4 @@ Result<PerformanceSet> read_performance(const std::string& path) {
   return finish(std::move(set), std::move(instances), path);
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -11,7 +11,7 @@
 #include "core/result.h"
 #include "lab/experiments/performance.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 /// The CSV text of one file; which of the three it is, its columns say. Failed runs (status not ok, no time)
 /// are skipped; runs of one configuration are averaged. EINVAL: none of the three, or a value that cannot be.
@@ -20,4 +20,4 @@ Result<PerformanceSet> parse_performance(std::string_view text, const std::strin
 /// All *.csv files of a folder (or one file) as one set. EINVAL: two kinds, or nothing in it.
 Result<PerformanceSet> read_performance(const std::string& path);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

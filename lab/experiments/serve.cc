@@ -10,7 +10,7 @@
 #include "core/json.h"
 #include "lab/pretrain/adaptation.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -267,4 +267,4 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -8,7 +8,7 @@
 
 #include "lab/experiments/experiment.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct ServeOptions : ExperimentOptions {
   int converged = 0;  // episodes of learning before serving; 0: 80, quick 40
@@ -38,4 +38,4 @@ struct ServeOptions : ExperimentOptions {
 /// "must_show": {"aware_loss_at_most_3_6", "imitation_loss_at_most_3_6", "imitation_loss_at_most_2"}.
 Result<nlohmann::ordered_json> measure_serve(const ServeOptions& options);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

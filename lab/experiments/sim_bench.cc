@@ -15,7 +15,7 @@
 #include "lab/sim/batch.h"
 #include "lab/sim/oracle.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -122,4 +122,4 @@ Result<ordered_json> measure_sim(const SimOptions& options) {
   return result;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

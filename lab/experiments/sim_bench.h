@@ -13,7 +13,7 @@
 #include "core/target.h"
 #include "lab/sim/pool.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct SimOptions {
   std::vector<Task> tasks = {Task::ResourceLimits, Task::CpuFrequency};
@@ -32,4 +32,4 @@ struct SimOptions {
 /// ...}}, "load_average", "threads", ...}
 Result<nlohmann::ordered_json> measure_sim(const SimOptions& options);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

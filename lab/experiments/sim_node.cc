@@ -18,7 +18,7 @@
 #include "daemon/sync_link.h"
 #include "lab/sim/managed_world.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -215,4 +215,4 @@ void SimNode::run(const std::function<bool()>& ended) {
   write_report(impl_->options.report, impl_->report());
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -16,7 +16,7 @@
 #include "core/time.h"
 #include "lab/sim/pool.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct SimNodeOptions {
   std::string learner, sync;  // sockets to listen on
@@ -45,4 +45,4 @@ class SimNode {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace flash::bench
+}  // namespace flash::lab

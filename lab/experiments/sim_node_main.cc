@@ -8,7 +8,7 @@
 #include "bench/commands.h"
 #include "lab/experiments/sim_node.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 std::atomic<bool> told_to_end = false;
@@ -38,27 +38,27 @@ int run(const std::vector<std::string_view>& words) {
   bool help = false;
   const auto rows = option_rows(options, period_s, first, agents, update, help);
   if (const auto wrong = apply_options(rows, words))
-    return wrong_usage(wrong->message, "flash-simnode --help");
+    return bench::wrong_usage(wrong->message, "flash-simnode --help");
   if (help) {
     std::printf("flash-simnode [OPTION]...\n\n%s", describe_options(rows).c_str());
     return 0;
   }
   if (options.learner.empty() || options.sync.empty() || options.report.empty())
-    return wrong_usage("needs --learner, --sync and --report", "flash-simnode --help");
+    return bench::wrong_usage("needs --learner, --sync and --report", "flash-simnode --help");
   options.period = from_seconds(period_s);
   options.first = static_cast<std::size_t>(first);
   options.agents = static_cast<std::size_t>(agents);
   if (update >= 0) options.update = update;
   for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, [](int) { told_to_end = true; });
   auto node = SimNode::open(options);
-  if (!node) return failed(node.error());
+  if (!node) return bench::failed(node.error());
   (*node)->run([] { return told_to_end.load(); });
   return 0;
 }
 
 }  // namespace
-}  // namespace flash::bench
+}  // namespace flash::lab
 
 int main(int argc, char** argv) {
-  return flash::bench::run({argv + (argc > 0 ? 1 : 0), argv + argc});
+  return flash::lab::run({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

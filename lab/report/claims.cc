@@ -6,7 +6,7 @@
 #include "lab/report/report_charts.h"
 #include "lab/report/svg.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 constexpr Claim kClaims[] = {
@@ -105,4 +105,4 @@ Result<std::string> results_page(const std::vector<ResultFile>& results) {
   return out;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -12,7 +12,7 @@
 #include "core/result.h"
 #include "lab/report/report_data.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct Claim {
   std::string_view what;   // it is a sentence's beginning, the figure its end
@@ -28,4 +28,4 @@ std::span<const Claim> claims();
 /// among them says so. EINVAL: a result without the claim's value, named.
 Result<std::string> results_page(const std::vector<ResultFile>& results);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -12,7 +12,7 @@
 #include "lab/report/claims.h"
 #include "lab/report/svg.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 namespace fs = std::filesystem;
@@ -192,7 +192,7 @@ bool have(const std::vector<ResultFile>& results, const std::string& wanted) {
 
 /// Runs `flash-bench COMMAND...`; what it prints becomes the file. Why not, else.
 std::optional<std::string> run_into(const std::string& command, const fs::path& file) {
-  std::vector<std::string> words{beside_or("flash-bench", "/usr/bin/flash-bench")};
+  std::vector<std::string> words{bench::beside_or("flash-bench", "/usr/bin/flash-bench")};
   std::string rest = command.substr(command.find(' ') + 1);
   for (std::size_t at = 0; at < rest.size();) {
     const auto space = std::min(rest.find(' ', at), rest.size());
@@ -200,7 +200,7 @@ std::optional<std::string> run_into(const std::string& command, const fs::path& 
     at = space + 1;
   }
   const std::string unfinished = file.string() + ".part", errors = file.string() + ".err";
-  auto program = Program::start(words, unfinished, errors);
+  auto program = bench::Program::start(words, unfinished, errors);
   if (!program) return program.error().message();
   const int status = program->wait();
   std::error_code ignored;
@@ -209,7 +209,7 @@ std::optional<std::string> run_into(const std::string& command, const fs::path& 
     fs::rename(unfinished, file, ignored);
     if (ignored) why = ignored.message();
   } else {
-    why = last_words(errors);
+    why = bench::last_words(errors);
     if (why.empty()) why = "status " + std::to_string(status);
   }
   fs::remove(unfinished, ignored);
@@ -335,4 +335,4 @@ Result<void> write_report(const ReportOptions& options) {
   return {};
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -10,7 +10,7 @@
 #include "core/result.h"
 #include "lab/report/report_figures.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct ReportOptions {
   std::string from;    // folder of results NAME.json, NAME-TASK.json; empty: flash-bench-results, and quick
@@ -35,4 +35,4 @@ Result<std::vector<ResultFile>> read_results(const std::string& folder);
 /// Reads the folder (and runs what is asked for first), writes the page. Progress goes to stderr.
 Result<void> write_report(const ReportOptions& options);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

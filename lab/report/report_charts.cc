@@ -7,7 +7,7 @@
 
 #include "lab/report/svg.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 std::string cell(const Interval& i) {
   if (!std::isfinite(i.mean)) return "-";
@@ -182,4 +182,4 @@ void append(Figures& out, std::vector<Figure> more) {
   for (Figure& f : more) out.figures.push_back(std::move(f));
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

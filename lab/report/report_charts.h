@@ -15,7 +15,7 @@
 #include "core/interval.h"
 #include "lab/report/report_data.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct Table {
   std::vector<std::string> head;
@@ -80,4 +80,4 @@ Result<void> add_shown(Figures& out, const Value& result);
 
 void append(Figures& out, std::vector<Figure> more);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

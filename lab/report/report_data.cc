@@ -7,7 +7,7 @@
 
 #include "core/json.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 constexpr std::size_t kMostMembers = 10000;
@@ -116,4 +116,4 @@ Result<ResultFile> read_result(const std::filesystem::path& path) {
   return parse_result(text, name);
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

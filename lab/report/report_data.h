@@ -15,7 +15,7 @@
 #include "core/json.h"
 #include "core/result.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 /// A place in a result.
 class Value {
@@ -64,4 +64,4 @@ Result<ResultFile> parse_result(std::string_view text, std::string name);
 /// Also: more than 16 MiB, unreadable.
 Result<ResultFile> read_result(const std::filesystem::path& path);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -5,7 +5,7 @@
 
 #include "lab/report/svg.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 Result<Figures> adapt(const Value& r) {
@@ -461,4 +461,4 @@ std::span<const Experiment> experiments() {
   return kExperiments;
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -9,7 +9,7 @@
 
 #include "lab/report/report_charts.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 struct Experiment {
   std::string_view name;  // of the command and its files
@@ -23,4 +23,4 @@ struct Experiment {
 
 std::span<const Experiment> experiments();
 
-}  // namespace flash::bench
+}  // namespace flash::lab

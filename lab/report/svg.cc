@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string_view>
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 constexpr double kWidth = 720, kCharacter = 6.6, kLine = 18;
@@ -349,4 +349,4 @@ std::string svg(const BarChart& chart) {
   return begin(bottom + 46, chart.title) + out + "</svg>\n";
 }
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -10,7 +10,7 @@
 
 #include "core/interval.h"
 
-namespace flash::bench {
+namespace flash::lab {
 
 /// Text as HTML and SVG take it.
 std::string escaped(std::string_view text);
@@ -51,4 +51,4 @@ std::string svg(const XyChart& chart);
 /// Bars lie, so that names of any length are read.
 std::string svg(const BarChart& chart);
 
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 TEST(SettledFrom, IsTheFirstEntryAfterWhichNothingFallsBelow) {
@@ -80,4 +80,4 @@ TEST(AdaptSummary, WithoutTransferLearningNothingIsFasterThanIt) {
 }
 
 }  // namespace
-}  // namespace flash::bench
+}  // namespace flash::lab

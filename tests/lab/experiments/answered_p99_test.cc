@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 TEST(AnsweredP99, OfASteadyLatencyIsThatLatency) {
@@ -31,4 +31,4 @@ TEST(AnsweredP99, WhereNothingWasAnsweredItIsTheFirstTicks) {
 }
 
 }  // namespace
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -13,7 +13,7 @@
 #include "lab/workloads/trace.h"
 #include "tests/actuators/temporary_folder.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 std::string line(std::int64_t second, const std::string& application, const std::string& reward,
@@ -131,4 +131,4 @@ TEST(LiveApplications, TheSameSeedDrawsTheSameAndTheirLoadMovesWithinASegment) {
 }
 
 }  // namespace
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -11,7 +11,7 @@
 
 #include <unistd.h>
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 const std::string kChunk =
@@ -145,4 +145,4 @@ TEST(PerformanceData, AFolderIsOneSetOfOneKind) {
 }
 
 }  // namespace
-}  // namespace flash::bench
+}  // namespace flash::lab

@@ -10,7 +10,7 @@
 
 #include "lab/report/report.h"
 
-namespace flash::bench::claims_test {
+namespace flash::lab::claims_test {
 namespace {
 
 using testing::HasSubstr;
@@ -68,4 +68,4 @@ TEST(Results, AnIntervalAScaleAndAUnitAreShown) {
 }
 
 }  // namespace
-}  // namespace flash::bench::claims_test
+}  // namespace flash::lab::claims_test

@@ -13,7 +13,7 @@
 #include "lab/report/svg.h"
 #include "tests/bench/run_bench.h"
 
-namespace flash::bench {
+namespace flash::lab {
 namespace {
 
 using testing::HasSubstr;
@@ -209,4 +209,4 @@ TEST(Provenance, IsInEveryResult) {
 }
 
 }  // namespace
-}  // namespace flash::bench
+}  // namespace flash::lab
