@@ -172,15 +172,18 @@ double cores(const TaskStep& step) {
 }
 
 TaskFallback fallback() {
-  return [rules = LimitsFallback()](const TaskStep& step, TaskMemory& memory, bool words,
-                                    Proposal& proposal) mutable {
+  // Of the growth it knows what it has seen itself, which in the simulator is less than the world's memory has.
+  return [rules = LimitsFallback(), growth = GrowthRoom()](const TaskStep& step, TaskMemory&, bool words,
+                                                           Proposal& proposal) mutable {
+    const Sample& used = (*step.now)[Signal::MemoryWorkingSet];
+    if (used.usable()) growth.add(step.at, used.value);
     LimitsInput in;
     in.now = step.at;
     in.rule = step.rule;
     in.observation = step.now;
     in.node_cores = effective_cores(kUnlimited, *step.node);
     in.words = words;
-    in.growth_room = memory.as<LimitsMemory>().growth.room(step.at);
+    in.growth_room = growth.room(step.at);
     in.knobs = step.knobs;
     if (const KnobNow* k = find_knob(step.knobs, KnobKind::CpuLimit)) {
       in.cpu_limit = k->own_view;
