@@ -50,6 +50,8 @@ struct ConfigKey {
   std::string_view name() const { return pointer.substr(pointer.rfind('/') + 1); }
 };
 
+/// The rows, made anew (daemon/config_table.cc).
+std::vector<ConfigKey> config_table();
 /// Good until a row is added to limit_keys or taken away.
 std::span<const ConfigKey> config_keys();
 /// The row of a pointer pattern, nullptr if there is none.
