@@ -4,8 +4,7 @@
 #include <cassert>
 
 #include "coordinator/messages_cbor.h"
-#include "link/episode_cbor.h"
-#include "link/neighbour_cbor.h"
+#include "link/message_set.h"
 
 namespace flash::coordinator {
 namespace {
@@ -62,7 +61,7 @@ std::string subject(std::string_view prefix, std::string_view node, std::string_
 Result<void> validate(const link::NearestQuestion& m) {
   Check c;
   c.name("agent", m.agent);
-  link::cbor::check_model(c, m.model, false);
+  c.name("model", m.model, false, link::kMaxModel);
   if (m.embedding.empty()) c.fail("embedding", "empty");
   c.numbers("embedding", m.embedding, link::kMaxEmbedding);
   return c.result();

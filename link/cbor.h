@@ -1,10 +1,11 @@
 // Purpose: strict, bounded CBOR (RFC 8949) for the messages that cross a UNIX socket: what may be in a
-// message, writing it, reading it. Included by the files that define messages (messages.cc, sync_messages.cc)
-// alone.
+// message, writing it, reading it. Included by the files that define messages alone; message_set.h does all three
+// by a message's description.
 // Ownership: values; Fields borrows the map.
 // Thread rule: pure.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
@@ -14,6 +15,7 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -21,7 +23,7 @@
 
 #include "core/json.h"
 #include "core/result.h"
-#include "link/messages.h"
+#include "link/describe.h"
 
 namespace flash::link::cbor {
 
@@ -29,7 +31,7 @@ using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "arrays of floats go over the wire as they lie");
 
-inline constexpr std::array kStages = {Stage::Initialized, Stage::Offline, Stage::Online, Stage::Serving};
+inline constexpr auto& kStages = bound::kStage.all;
 
 Error invalid(const std::string& what);
 /// "steps[3]."
@@ -40,10 +42,11 @@ class Check {
  public:
   explicit Check(std::string path = "") : path_(std::move(path)) {}
 
-  void name(std::string_view field, const std::string& text, bool may_be_empty = false) {
+  void name(std::string_view field, const std::string& text, bool may_be_empty = false,
+            std::size_t most = kMaxName) {
     if (text.empty() && !may_be_empty) fail(field, "empty");
-    if (text.size() > kMaxName)
-      fail(field, std::to_string(text.size()) + " bytes, at most " + std::to_string(kMaxName));
+    if (text.size() > most)
+      fail(field, std::to_string(text.size()) + " bytes, at most " + std::to_string(most));
     for (unsigned char c : text)
       if (c < 0x20 || c == 0x7f) fail(field, "a control character");
   }
@@ -58,12 +61,12 @@ class Check {
     if (n > high)
       fail(field, std::to_string(n) + " " + std::string(unit) + ", at most " + std::to_string(high));
   }
-  void numbers(std::string_view field, const std::vector<float>& values, std::size_t most = kMaxDim) {
+  void numbers(std::string_view field, const std::vector<float>& values, std::size_t most) {
     count(field, values.size(), 0, most, "numbers");
     for (std::size_t i = 0; i < values.size(); ++i)
       if (!std::isfinite(values[i])) fail(field, "number " + std::to_string(i) + " is not finite");
   }
-  void one_of(std::string_view field, std::string_view value, std::initializer_list<std::string_view> known) {
+  void one_of(std::string_view field, std::string_view value, std::span<const std::string_view> known) {
     std::string all;
     for (std::string_view k : known) {
       if (k == value) return;
@@ -74,6 +77,11 @@ class Check {
   void fail(std::string_view field, const std::string& what) {
     if (!error_) error_ = invalid(path_ + std::string(field) + ": " + what);
   }
+  /// What a part of it was found to be.
+  void take(Result<void> part) {
+    if (!error_ && !part) error_ = std::move(part).error();
+  }
+  bool good() const { return !error_; }
   Result<void> result() const { return error_ ? Result<void>(*error_) : Result<void>(); }
 
  private:
@@ -178,7 +186,7 @@ class Fields {
     value.assign(j->get_binary().begin(), j->get_binary().end());
   }
   /// A value of an enum by the name that to_string() gives it; `what` for the error: "a stage".
-  template <class All, class E>
+  template <class E, class All>
   void get_enum(std::string_view key, E& value, const All& all, std::string_view what) {
     const json* j = find(key);
     if (!j) return;
@@ -212,13 +220,20 @@ class Fields {
   /// REQUIRES: `known` are all keys that were asked for.
   Result<void> done(std::initializer_list<std::string_view> known) {
     assert(known.size() == asked_);
+    return done_where(
+        [known](std::string_view key) { return std::find(known.begin(), known.end(), key) != known.end(); });
+  }
+  /// REQUIRES: `is_known` of a key says whether it was asked for.
+  template <class IsKnown>
+  Result<void> done_where(IsKnown is_known) {
     if (!error_ && map_.size() != asked_)
-      for (const auto& item : map_.items()) {
-        bool is_known = false;
-        for (std::string_view k : known) is_known = is_known || k == item.key();
-        if (!is_known) fail(shown(item.key()), "unknown key");
-      }
+      for (const auto& item : map_.items())
+        if (!is_known(std::string_view(item.key()))) fail(shown(item.key()), "unknown key");
     return error_ ? Result<void>(*error_) : Result<void>();
+  }
+  /// What a part of it was found to be.
+  void take(Result<void> part) {
+    if (!error_ && !part) error_ = std::move(part).error();
   }
 
  private:

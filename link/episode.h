@@ -9,6 +9,7 @@
 
 #include "core/decision.h"
 #include "core/target.h"
+#include "link/describe.h"
 
 namespace flash::link {
 
@@ -37,5 +38,24 @@ struct Episode {
   std::int64_t time_us = 0;      // wall clock of the last step
   bool operator==(const Episode&) const = default;
 };
+template <class V, Of<Episode> E>
+void describe(V& v, E& e) {
+  v("agent", e.agent, bound::Name{});
+  v("task", e.task, bound::kTask);
+  v("target", e.target, bound::Name{});
+  v("application", e.application, bound::Name{.may_be_empty = true});
+  v("rule", e.rule, bound::Name{.may_be_empty = true});
+  v("episode", e.episode);
+  v("stage", e.stage, bound::kStage);
+  v("steps", e.steps);
+  v("rewards", e.rewards, bound::Within{0, static_cast<double>(e.steps)});
+  v("reward_mean", e.reward_mean, bound::Within{kLeastReward, kMostReward});
+  v("fallback_rewards", e.fallback_rewards);
+  v("fallback_reward", e.fallback_reward, bound::Within{kLeastReward, kMostReward});
+  v("model_version", e.model_version);
+  v("model", e.model, bound::Name{.may_be_empty = true, .most = kMaxModel});
+  v("embedding", e.embedding, bound::Numbers{0, kMaxEmbedding});
+  v("time_us", e.time_us, bound::Within{0, 1e17});
+}
 
 }  // namespace flash::link

@@ -14,6 +14,7 @@
 //              and go
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,23 +26,27 @@
 #include "core/decision.h"
 #include "core/result.h"
 #include "core/target.h"
+#include "link/describe.h"
 #include "link/neighbour.h"
 
 namespace flash::link {
 
 inline constexpr int kVersion = 3;
-inline constexpr std::size_t kMaxMessage = 256 * 1024;          // bytes; also the socket buffers' floor
 inline constexpr std::size_t kMaxOffered = kMaxMessage - 1024;  // of a policy's file: an Offer adds to it
 inline constexpr std::size_t kMaxAgents = 16384;
 inline constexpr std::size_t kMaxStepsPerMessage = 512;  // a tick with more agents takes several messages
 inline constexpr std::size_t kMaxDim = 64;               // state or action
-inline constexpr std::size_t kMaxName = 256;  // bytes of any name or reason: UTF-8, no control characters
+inline constexpr double kMaxMeasured = 1e12;             // a loss, a time
+
+inline constexpr std::array<std::string_view, 2> kLimitsOffline = {"td3+bc", "bcq"};
+inline constexpr std::array<std::string_view, 3> kFrequencyOffline = {"td3+bc", "iql", "bcq"};
+inline constexpr std::array<std::string_view, 2> kFrequencyAlgorithms = {"q-learning", "tabular-q"};
 
 /// Learning as the operator configured it in flashd.json ("learner"): the learner has no file of its own.
 struct LearningSettings {
-  std::string limits_offline = "td3+bc";           // "td3+bc", "bcq"
-  std::string frequency_offline = "td3+bc";        // "td3+bc", "iql", "bcq"
-  std::string frequency_algorithm = "q-learning";  // "q-learning", "tabular-q"
+  std::string limits_offline = "td3+bc";
+  std::string frequency_offline = "td3+bc";
+  std::string frequency_algorithm = "q-learning";
   bool double_q = true;
   double discount = 0.99;  // FLASH Tables 8 and 10
   std::uint64_t seed = 1;
@@ -55,16 +60,43 @@ struct LearningSettings {
   double store_max_days = 30;
   bool operator==(const LearningSettings&) const = default;
 };
+template <class V, Of<LearningSettings> E>
+void describe(V& v, E& s) {
+  v("limits_offline", s.limits_offline, bound::Choice{kLimitsOffline});
+  v("frequency_offline", s.frequency_offline, bound::Choice{kFrequencyOffline});
+  v("frequency_algorithm", s.frequency_algorithm, bound::Choice{kFrequencyAlgorithms});
+  v("double_q", s.double_q);
+  v("discount", s.discount, bound::Within{0, 0.9999});
+  v("seed", s.seed);
+  v("learning_starts", s.learning_starts, bound::Within{1, 1e6});
+  v("updates_per_step", s.updates_per_step, bound::Within{0, 1000});
+  v("offline_updates", s.offline_updates, bound::Within{0, 1e6});
+  v("publish_interval_s", s.publish_interval_s, bound::Within{0.1, 86400});
+  v("snapshot_lifetime_s", s.snapshot_lifetime_s, bound::Within{1, 864000});
+  v("replay_steps", s.replay_steps, bound::Within{100, 1e6});
+  v("store_max_mib", s.store_max_mib, bound::Within{1, 1e6});
+  v("store_max_days", s.store_max_days, bound::Within{0.01, 3650});
+}
 
 struct HelloDown {
+  static constexpr std::string_view kType = "hello";
   std::string software;     // "flashd 0.1.0"
   std::uint64_t epoch = 0;  // random, one per start of flashd; seq counts within it
   double period_s = 1;
   std::uint32_t episode_steps = 100;
   LearningSettings settings;
 };
+template <class V, Of<HelloDown> E>
+void describe(V& v, E& m) {
+  v("software", m.software, bound::Name{});
+  v("epoch", m.epoch);
+  v("period_s", m.period_s, bound::Within{0.01, 3600});
+  v("episode_steps", m.episode_steps, bound::Within{1, 1e6});
+  v("settings", m.settings);
+}
 
 struct Announce {
+  static constexpr std::string_view kType = "announce";
   std::string agent;  // "limits_4711": name within this epoch
   std::string key;    // stable identity across restarts: "resource-limits:/system.slice/web.service"
   Task task = Task::ResourceLimits;
@@ -79,10 +111,32 @@ struct Announce {
   /// Numbers of an action as a Step has it: one for each knob, or the level.
   std::size_t action_size() const { return action_form(task) == ActionForm::Discrete ? 1 : action_dim; }
 };
+template <class V, Of<Announce> E>
+void describe(V& v, E& m) {
+  v("agent", m.agent, bound::Name{});
+  v("key", m.key, bound::Name{});
+  v("task", m.task, bound::kTask);
+  v("application", m.application, bound::Name{.may_be_empty = true});
+  v("rule", m.rule, bound::Name{.may_be_empty = true});
+  v("state_dim", m.state_dim, bound::Within{1, kMaxDim});
+  v("action_dim", m.action_dim, bound::Within{1, kMaxDim});
+  v("state_names", m.state_names, bound::Texts{kMaxDim, "names", bound::Name{}});
+  v("reward", m.reward, bound::Name{.may_be_empty = true});
+  v("model_version", m.model_version);
+}
+void also(cbor::Check& c, const Announce& m);
 
 struct Gone {
+  static constexpr std::string_view kType = "gone";
   std::string agent;
 };
+template <class V, Of<Gone> E>
+void describe(V& v, E& m) {
+  v("agent", m.agent, bound::Name{});
+}
+
+inline constexpr bound::OneOf kController{
+    std::array{Controller::None, Controller::Fallback, Controller::Learned}, "a controller"};
 
 /// One tick of one agent. The transition (s_t, a_t, r_t+1, s_t+1) is made of two steps with consecutive seq.
 struct Step {
@@ -105,52 +159,119 @@ struct Step {
   bool reward_given = false, reward_trusted = false;
   float reward = 0;
 };
+template <class V, Of<Step> E>
+void describe(V& v, E& m) {
+  v("agent", m.agent, bound::Name{});
+  v("seq", m.seq, bound::FromOne{});
+  v("time_us", m.time_us);
+  v("episode", m.episode);
+  v("step", m.step);
+  v("stage", m.stage, bound::kStage);
+  v("by", m.controller, kController);
+  v("flags", bits(m.explored, m.end_of_episode, m.state_trusted, m.reward_given, m.reward_trusted));
+  v("state", m.state, bound::Numbers{0, kMaxDim});
+  v("action", m.action, bound::Numbers{0, kMaxDim});
+  v("fallback", m.fallback, bound::Numbers{0, kMaxDim});
+  v("reward", m.reward, bound::Finite{});
+}
 
 struct Steps {
+  static constexpr std::string_view kType = "steps";
   std::vector<Step> steps;
 };
+template <class V, Of<Steps> E>
+void describe(V& v, E& m) {
+  v("steps", m.steps, bound::List{1, kMaxStepsPerMessage, "steps"});
+}
 
 struct Verdict {
+  static constexpr std::string_view kType = "verdict";
   std::string agent;
   std::uint64_t version = 0;
   bool accepted = false;
   std::string reason;  // empty when accepted
 };
+template <class V, Of<Verdict> E>
+void describe(V& v, E& m) {
+  v("agent", m.agent, bound::Name{});
+  v("version", m.version);
+  v("accepted", m.accepted);
+  v("reason", m.reason, bound::Name{.may_be_empty = true});
+}
+void also(cbor::Check& c, const Verdict& m);
 
 /// The known pair that is nearest to this agent's; a hint, which the learner may refuse.
 struct NearestPair {
+  static constexpr std::string_view kType = "nearest-pair";
   std::string agent;
   Neighbour neighbour;
 };
+template <class V, Of<NearestPair> E>
+void describe(V& v, E& m) {
+  v("agent", m.agent, bound::Name{});
+  v("neighbour", m.neighbour);
+}
 
 struct HelloUp {
+  static constexpr std::string_view kType = "hello";
   std::string software;  // "flash-learner 0.1.0"
   std::string blas;      // "OpenBLAS 0.3.21 serial, SkylakeX"
   std::uint64_t pid = 0;
 };
+template <class V, Of<HelloUp> E>
+void describe(V& v, E& m) {
+  v("software", m.software, bound::Name{});
+  v("blas", m.blas, bound::Name{.may_be_empty = true});
+  v("pid", m.pid);
+}
 
 struct Stored {
+  static constexpr std::string_view kType = "stored";
   std::string agent;
   std::uint64_t seq = 0;  // all up to this are on disk
 };
+template <class V, Of<Stored> E>
+void describe(V& v, E& m) {
+  v("agent", m.agent, bound::Name{});
+  v("seq", m.seq);
+}
 
 struct Acknowledge {
+  static constexpr std::string_view kType = "acknowledge";
   std::vector<Stored> stored;
 };
+template <class V, Of<Acknowledge> E>
+void describe(V& v, E& m) {
+  v("stored", m.stored, bound::List{0, kMaxAgents, "agents"});
+}
 
 struct Offer {
+  static constexpr std::string_view kType = "offer";
   std::string agent;
   std::string policy;  // bytes of core/tensor_file.h, kind "policy"
 };
+template <class V, Of<Offer> E>
+void describe(V& v, E& m) {
+  v("agent", m.agent, bound::Name{});
+  v("policy", m.policy, bound::Bytes{1, kMaxMessage});
+}
 
 /// What an encoder made of the agent's own trajectories, without anything of a neighbour.
 struct Embedded {
+  static constexpr std::string_view kType = "embedded";
   std::string agent;
   std::string model;             // whose encoder
   std::vector<float> embedding;  // not empty
 };
+template <class V, Of<Embedded> E>
+void describe(V& v, E& m) {
+  v("agent", m.agent, bound::Name{});
+  v("model", m.model, bound::Name{.most = kMaxModel});
+  v("embedding", m.embedding, bound::Numbers{1, kMaxEmbedding});
+}
 
 struct Status {
+  static constexpr std::string_view kType = "status";
   std::string agent;  // empty: the learner as a whole
   std::string doing;  // "learning offline", "learning online", "collecting: 40 of 100 transitions"
   std::uint64_t transitions = 0, updates = 0, episodes = 0;
@@ -158,6 +279,18 @@ struct Status {
   double update_us = 0;               // median of recent updates
   double rss_mib = 0, cpu_share = 0;  // whole learner only
 };
+template <class V, Of<Status> E>
+void describe(V& v, E& m) {
+  v("agent", m.agent, bound::Name{.may_be_empty = true});
+  v("doing", m.doing, bound::Name{});
+  v("transitions", m.transitions);
+  v("updates", m.updates);
+  v("episodes", m.episodes);
+  v("loss", m.loss, bound::Within{-kMaxMeasured, kMaxMeasured});
+  v("update_us", m.update_us, bound::Within{0, kMaxMeasured});
+  v("rss_mib", m.rss_mib, bound::Within{0, kMaxMeasured});
+  v("cpu_share", m.cpu_share, bound::Within{0, kMaxMeasured});
+}
 
 using Down = std::variant<HelloDown, Announce, Gone, Steps, Verdict, NearestPair>;
 using Up = std::variant<HelloUp, Stored, Acknowledge, Offer, Embedded, Status>;

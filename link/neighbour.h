@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/target.h"
+#include "link/describe.h"
 #include "link/episode.h"
 
 namespace flash::link {
@@ -34,6 +35,20 @@ struct Neighbour {
   std::vector<float> embedding;
   bool operator==(const Neighbour&) const = default;
 };
+template <class V, Of<Neighbour> E>
+void describe(V& v, E& n) {
+  v("task", n.task, bound::kTask);
+  v("model", n.model, bound::Name{.most = kMaxModel});
+  v("node", n.node, bound::Name{});
+  v("agent", n.agent, bound::Name{});
+  v("application", n.application, bound::Name{.may_be_empty = true});
+  v("distance", n.distance, bound::Within{0, 1e9});
+  v("similarity", n.similarity, bound::Within{-0.5, 1});
+  v("episodes", n.episodes, bound::Within{0, 9e15});
+  v("reward_known", n.reward_known);
+  v("reward", n.reward, bound::Within{kLeastReward, kMostReward});
+  v("embedding", n.embedding, bound::Numbers{1, kMaxEmbedding});
+}
 
 /// Is it the same agent of the same node, whatever became of it?
 bool same_agent(const Neighbour& one, const Neighbour& other);

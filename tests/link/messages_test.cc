@@ -245,7 +245,8 @@ TEST(LinkMessages, NeighboursThatCannotBeAreRefused) {
   EXPECT_THAT(error([](auto& n) { n.embedding = {0, NAN}; }), HasSubstr("neighbour.embedding: number 1"));
   EXPECT_THAT(error([](auto& n) { n.embedding.assign(257, 0); }), HasSubstr("neighbour.embedding: 257"));
   EXPECT_THAT(error([](auto& n) { n.model = ""; }), HasSubstr("neighbour.model: empty"));
-  EXPECT_THAT(error([](auto& n) { n.model.assign(65, 'm'); }), HasSubstr("neighbour.model: more than 64"));
+  EXPECT_THAT(error([](auto& n) { n.model.assign(65, 'm'); }),
+              HasSubstr("neighbour.model: 65 bytes, at most 64"));
   EXPECT_THAT(error([](auto& n) { n.node = "a\nb"; }), HasSubstr("neighbour.node: a control"));
   EXPECT_THAT(error([](auto& n) { n.agent = ""; }), HasSubstr("neighbour.agent: empty"));
   EXPECT_THAT(error([](auto& n) { n.distance = -1; }), HasSubstr("neighbour.distance: -1"));

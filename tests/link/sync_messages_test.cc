@@ -6,7 +6,7 @@
 
 #include "core/json.h"
 #include "link/messages.h"
-#include "tests/link/sample_messages.h"
+#include "tests/link/sample_sync_messages.h"
 
 namespace flash::link::sync {
 namespace {
@@ -14,66 +14,18 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-Scrape web() {
-  return {.rule = "web",
-          .url = "http://127.0.0.1:9100/metrics",
-          .latency = "a{b=\"c\"}",
-          .errors = "e",
-          .unit = TimeUnit::Microseconds};
-}
-Reading good() {
-  return {.rule = "web",
-          .covers_s = 1,
-          .requests = 3,
-          .has_latency = true,
-          .p50_ms = 1,
-          .p99_ms = 2,
-          .samples = 3};
-}
-
-Episode episode() {
-  return {.agent = "resource-limits:/web",
-          .target = "web",
-          .rule = "all",
-          .stage = Stage::Online,
-          .steps = 100,
-          .rewards = 90,
-          .reward_mean = 0.5,
-          .model = "3f2a9c1b00112233",
-          .embedding = {1, 2}};
-}
-
-std::vector<Down> downs() {
-  return {
-      HelloDown{"flashd 0.1.0", 9},
-      Scrapes{{web()}},
-      Scrapes{},
-      Family{"a_seconds", FamilyType::Counter, "seconds", "A.", {"x", "y"}, {"1", "2", "3", ""}, {0.5, 2}},
-      MetricsEnd{},
-      EpisodeEnd{3, episode()}};
-}
-std::vector<Up> ups() {
-  return {HelloUp{"flash-sync 0.1.0", 7, true},
-          good(),
-          Reading{.rule = "web", .covers_s = 1, .requests = 3, .no_latency = "no bucket"},
-          Reading{.rule = "web", .state = ReadingState::Invalid, .reason = "no"},
-          WantMetrics{},
-          EpisodesStored{3},
-          NearestPair{"cpu-frequency:1", sample_neighbour()}};
-}
-
 TEST(SyncMessages, EveryMessageComesBackAsItWas) {
-  for (const Down& message : downs()) {
+  for (const Down& message : sample_down()) {
     const auto back = decode_down(encode(message));
     ASSERT_TRUE(back) << back.error().message();
     EXPECT_EQ(encode(*back), encode(message));
   }
-  for (const Up& message : ups()) {
+  for (const Up& message : sample_up()) {
     const auto back = decode_up(encode(message));
     ASSERT_TRUE(back) << back.error().message();
     EXPECT_EQ(encode(*back), encode(message));
   }
-  const auto back = decode_down(encode(downs()[3]));
+  const auto back = decode_down(encode(sample_down()[3]));
   EXPECT_EQ(std::get<Family>(*back).values, (std::vector<double>{0.5, 2}));
 }
 
@@ -86,7 +38,7 @@ TEST(SyncMessages, TheLongestListOfPagesFitsAMessage) {
 }
 
 std::string up_error(const std::string& key, json value) {
-  json j = json::from_cbor(encode(Up(good())));
+  json j = json::from_cbor(encode(Up(sample_reading())));
   j[key] = std::move(value);
   const auto bytes = json::to_cbor(j);
   const auto message = decode_up(std::string(bytes.begin(), bytes.end()));
@@ -120,15 +72,15 @@ TEST(SyncMessages, ANearestPairComesBackWholeAndIsChecked) {
 }
 
 TEST(SyncMessages, AnEpisodeComesBackWhole) {
-  const auto back = decode_down(encode(Down(EpisodeEnd{3, episode()})));
+  const auto back = decode_down(encode(Down(EpisodeEnd{3, sample_episode()})));
   ASSERT_TRUE(back) << back.error().message();
   EXPECT_EQ(std::get<EpisodeEnd>(*back).number, 3u);
-  EXPECT_EQ(std::get<EpisodeEnd>(*back).episode, episode());
+  EXPECT_EQ(std::get<EpisodeEnd>(*back).episode, sample_episode());
 }
 
 TEST(SyncMessages, EpisodesThatCannotBeAreRefused) {
   const auto wrong = [](auto change) {
-    EpisodeEnd m{1, episode()};
+    EpisodeEnd m{1, sample_episode()};
     change(m);
     const auto result = validate(Down(m));
     return result ? "" : result.error().message();
@@ -143,7 +95,7 @@ TEST(SyncMessages, EpisodesThatCannotBeAreRefused) {
 
 TEST(SyncMessages, PagesThatMayNotBeScrapedAreRefused) {
   const auto wrong = [](auto change) {
-    Scrape s = web();
+    Scrape s = sample_scrape();
     change(s);
     const auto result = validate(Down(Scrapes{{s}}));
     return result ? "" : result.error().message();
