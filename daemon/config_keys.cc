@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <deque>
+#include <mutex>
 
 #include "core/json.h"
 #include "daemon/config_limits.h"
@@ -1098,8 +1099,10 @@ ojson object_schema(std::string_view pointer) {
 }  // namespace
 
 std::span<const ConfigKey> config_keys() {
+  static std::mutex once;
   static std::vector<ConfigKey> table;
   static std::size_t rows = 0;  // of limit_keys that are in it
+  const std::lock_guard lock(once);
   if (table.empty() || rows != limit_keys.size()) {
     table = make_table();
     rows = limit_keys.size();
