@@ -1,5 +1,7 @@
 #include "daemon/config_keys.h"
 
+#include <mutex>
+
 #include "daemon/config_binding.h"
 #include "daemon/config_limits.h"
 #include "host/parse.h"
@@ -23,6 +25,8 @@ std::string cpus_to_text(const std::vector<int>& cpus) {
 }
 
 std::span<const ConfigKey> config_keys() {
+  static std::mutex lock;
+  const std::lock_guard guard(lock);
   static std::vector<ConfigKey> table;
   static std::size_t rows = 0;  // of limit_keys that are in it
   if (table.empty() || rows != limit_keys.size()) {
