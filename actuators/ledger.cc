@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "actuators/ledger_format.h"
+#include "core/durable_file.h"
 #include "host/parse.h"
 #include "host/safe_path.h"
 
@@ -59,12 +60,6 @@ Result<std::string> read_own(const std::string& path) {
     if (n == 0) return text;
     if (used > kReadLimit) return Error(std::errc::file_too_large, path + ": longer than any ledger");
   }
-}
-
-Result<void> sync_directory(const std::string& directory) {
-  const Fd dir(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!dir || ::fsync(dir.get()) != 0) return Error::from_errno(errno, "sync " + directory);
-  return {};
 }
 
 bool same_knob(const KnobRef& a, const KnobRef& b) {
@@ -159,23 +154,12 @@ Result<void> Ledger::compact() {
   crc.add(text);
   std::string end;
   ledger::Writer(end).end(crc.value());
-  const std::string temporary = path_ + ".new";
-  ::unlink(temporary.c_str());  // of a process that was killed here
-  FLASH_TRY(Fd file, open_own(temporary, O_WRONLY | O_CREAT | O_EXCL));
-  auto written = write_at(file.get(), text + end, 0, temporary);
-  if (written && ::fdatasync(file.get()) != 0) written = Error::from_errno(errno, "sync " + temporary);
-  if (written && ::rename(temporary.c_str(), path_.c_str()) != 0)
-    written = Error::from_errno(errno, "rename " + temporary);
-  if (!written) {
-    ::unlink(temporary.c_str());
-    return written;
-  }
-  file_ = std::move(file);
+  FLASH_TRY(file_, put_file(path_, text + end));
   size_ = text.size() + end.size();
   crc_ = crc;
   end_ = std::move(end);
   owed_.clear();
-  return sync_directory(directory_);
+  return sync_folder_of(path_);
 }
 
 Ledger Ledger::unwritable(std::string reason) {

@@ -14,8 +14,7 @@
 
 namespace flash::coordinator {
 
-/// Written beside it, owned, fsynced, renamed. Never follows a link. `group`: who else may have what `mode`
-/// says.
+/// As write_durable_file() of core/durable_file.h, with exactly this mode. `group`: who else may have what it says.
 Result<void> write_durable(const std::string& path, std::string_view text, mode_t mode,
                            std::optional<gid_t> group = {});
 /// ENOENT where there is none; EFBIG beyond 1 MiB.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/utf8.h"
+
 namespace flash {
 namespace {
 
@@ -14,22 +16,9 @@ struct Character {
 
 /// The character at the begin of `text` (not empty). What is not UTF-8 is one byte.
 Character first_of(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char head = byte(0);
-  if (head < 0x80) return {head, 1, true};
-  const std::size_t n = head >= 0xf0 && head <= 0xf4 ? 4
-                        : (head & 0xf0) == 0xe0      ? 3
-                        : (head & 0xe0) == 0xc0      ? 2
-                                                     : 0;
-  if (n == 0 || text.size() < n) return {};
-  char32_t code = head & (0x7fU >> n);
-  for (std::size_t i = 1; i < n; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = (code << 6) | (byte(i) & 0x3fU);
-  }
-  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (code < kLeast[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return {};
-  return {code, n, true};
+  const std::size_t n = utf8_sequence(text);
+  if (n == 0) return {};
+  return {utf8_character(text), n, true};
 }
 
 /// Does a terminal do something else with it than to show it?

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/digest.h"
+#include "core/durable_file.h"
 #include "core/json.h"
 
 namespace flash {
@@ -172,40 +173,6 @@ Result<Tensor> read_array_header(const json& from, const std::string& where) {
 
 // --- files ----------------------------------------------------------------------------------------------
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
-Result<void> write_all(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error::from_errno(errno, "write " + path);
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return {};
-}
-
-Result<void> write_and_sync(const std::string& path, std::string_view bytes) {
-  const Descriptor file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kFileMode));
-  if (!file.valid()) return Error::from_errno(errno, "open " + path);
-  FLASH_CHECK(write_all(file.get(), bytes, path));
-  if (::fdatasync(file.get()) != 0) return Error::from_errno(errno, "sync " + path);
-  return {};
-}
-
 }  // namespace
 
 const Tensor* TensorFile::find(std::string_view name) const {
@@ -304,27 +271,13 @@ Result<void> write_tensor_file(const std::string& path, const TensorFile& file) 
   if (get_u32(bytes.data() + kMagic.size()) > kTensorFileMaxHeaderBytes ||
       file.tensors.size() > kTensorFileMaxArrays)
     return Error(std::errc::file_too_large, path + ": more arrays or a longer header than may be read back");
-  // One name per file: what a crash leaves behind is overwritten by the next write.
-  const std::string temporary = path + ".tmp";
-  Result<void> written = write_and_sync(temporary, bytes);
-  if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
-    written = Error::from_errno(errno, "rename " + temporary);
-  if (!written) {
-    ::unlink(temporary.c_str());
-    return written;
-  }
-  const auto slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory.valid()) return Error::from_errno(errno, "open " + folder);
-  if (::fsync(directory.get()) != 0) return Error::from_errno(errno, "sync " + folder);
-  return {};
+  return write_durable_file(path, bytes, {.mode = kFileMode, .beside = ".tmp"});
 }
 
 Result<TensorFile> read_tensor_file(const std::string& path) {
   // O_NONBLOCK: a FIFO in the file's place must not hold us up.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.valid()) return Error::from_errno(errno, "open " + path);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) return Error::from_errno(errno, "open " + path);
   struct stat st {};
   if (::fstat(file.get(), &st) != 0) return Error::from_errno(errno, "stat " + path);
   if (!S_ISREG(st.st_mode)) return invalid(path + ": not a regular file");

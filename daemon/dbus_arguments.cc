@@ -3,29 +3,10 @@
 #include <charconv>
 
 #include "core/process.h"
+#include "core/utf8.h"
 
 namespace flash::dbus {
 namespace {
-
-// Bytes of the UTF-8 sequence that starts at text[i], 0 if it is none (RFC 3629: no overlong forms, no
-// surrogates, at most U+10FFFF).
-std::size_t utf8_sequence(std::string_view text, std::size_t i) {
-  auto byte = [&](std::size_t k) {
-    return static_cast<unsigned char>(i + k < text.size() ? text[i + k] : 0);
-  };
-  const unsigned char b = byte(0);
-  if (b < 0x80) return 1;
-  std::size_t length = b >= 0xc2 && b <= 0xdf   ? 2
-                       : b >= 0xe0 && b <= 0xef ? 3
-                       : b >= 0xf0 && b <= 0xf4 ? 4
-                                                : 0;
-  for (std::size_t k = 1; k < length; ++k)
-    if ((byte(k) & 0xc0) != 0x80) return 0;
-  if ((b == 0xe0 && byte(1) < 0xa0) || (b == 0xed && byte(1) > 0x9f) || (b == 0xf0 && byte(1) < 0x90) ||
-      (b == 0xf4 && byte(1) > 0x8f))
-    return 0;
-  return length;
-}
 
 /// Names come from cgroup paths, which are bytes; one that is not UTF-8 would make sd-bus refuse the whole
 
@@ -57,7 +38,7 @@ std::string to_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t n = text[i] == '\0' ? 0 : utf8_sequence(text, i);
+    const std::size_t n = text[i] == '\0' ? 0 : utf8_sequence(text.substr(i));
     if (n == 0) {
       out += "\xef\xbf\xbd";
       ++i;
@@ -71,7 +52,7 @@ std::string to_utf8(std::string_view text) {
 
 bool printable(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t n = utf8_sequence(text, i);
+    const std::size_t n = utf8_sequence(text.substr(i));
     const auto b = static_cast<unsigned char>(text[i]);
     if (n == 0 || b < 0x20 || b == 0x7f) return false;
     if (n == 2 && b == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0) return false;

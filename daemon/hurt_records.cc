@@ -1,13 +1,12 @@
 #include "daemon/hurt_records.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <utility>
 
+#include "core/durable_file.h"
 #include "core/json.h"
 #include "host/file_io.h"
 #include "host/safe_path.h"
@@ -74,19 +73,7 @@ Result<std::vector<HurtRecord>> read_hurt_records(const std::string& directory) 
 
 Result<void> write_hurt_records(const std::string& directory, std::span<const HurtRecord> records) {
   FLASH_CHECK(check_directory(directory));
-  const std::string path = path_in(directory), beside = path + ".new";
-  const std::string text = hurt_records_text(records);
-  ::unlink(beside.c_str());
-  const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) return Error::from_errno(errno, beside);
-  const auto wrote = ::write(file.get(), text.data(), text.size());
-  if (wrote != static_cast<ssize_t>(text.size())) {
-    const int error = wrote < 0 ? errno : ENOSPC;
-    ::unlink(beside.c_str());
-    return Error::from_errno(error, beside);
-  }
-  if (::rename(beside.c_str(), path.c_str()) != 0) return Error::from_errno(errno, path);
-  return {};
+  return write_durable_file(path_in(directory), hurt_records_text(records), {.synced = false});
 }
 
 }  // namespace flash

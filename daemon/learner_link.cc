@@ -1,8 +1,5 @@
 #include "daemon/learner_link.h"
 
-#include <sys/epoll.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,12 +10,11 @@
 #include "core/tensor_file.h"
 #include "daemon/learner_agents.h"
 #include "daemon/local_peer.h"
-#include "link/seqpacket.h"
+#include "link/peer.h"
 
 namespace flash {
 namespace {
 
-constexpr Duration kListenRetry = std::chrono::seconds(5);
 /// What waits to be said beside steps, before reading stops: a learner that does not read is not answered.
 constexpr std::size_t kMaxOutbox = 256;
 constexpr int kLogBurst = 6;
@@ -49,22 +45,13 @@ struct LearnerLink::Impl {
   LearnerBounds bounds;
   std::optional<uid_t> user;
 
-  int epoll = -1;
-  std::optional<link::Listener> listener;
-  Duration listen_at{};
-  std::string listen_trouble;
-
-  link::Connection connection;
-  std::uint32_t watched = 0;  // events of the connection
+  link::Server server;
   bool hello_sent = false;
   std::optional<link::HelloUp> learner;  // its Hello
   link::Status whole;                    // what it said of itself
-  Duration connected_at{};
-  Duration refuse_until{};
   std::string refuse_reason;
   std::string last_state = "absent";
-  Bucket offer_tokens, message_tokens, peer_tokens;
-  bool deaf = false;  // too many peers: until the next tick
+  link::Bucket offer_tokens;
 
   LearnerAgents agents;
   bool ever_connected = false;
@@ -82,12 +69,11 @@ struct LearnerLink::Impl {
   std::array<LogState, 5> said;
 
   Impl(LearnerOptions o, LearnerSession s, LearnerCallbacks c, LearnerBounds b)
-      : options(std::move(o)), session(std::move(s)), callbacks(std::move(c)), bounds(b) {
-    epoll = epoll_create1(EPOLL_CLOEXEC);
-  }
-  ~Impl() {
-    if (epoll >= 0) close(epoll);
-  }
+      : options(std::move(o)),
+        session(std::move(s)),
+        callbacks(std::move(c)),
+        bounds(b),
+        server({b.peers_per_s, b.hello_timeout}) {}
 
   void log(Now now, LearnerEvent event, const std::string& text) {
     LogState& state = said[static_cast<std::size_t>(event)];
@@ -104,22 +90,8 @@ struct LearnerLink::Impl {
       callbacks.log(event, more ? text + " (and " + std::to_string(more) + " more before)" : text);
   }
 
-  void watch(int fd, int op, std::uint32_t events) const {
-    epoll_event e = {};
-    e.events = events;
-    e.data.fd = fd;
-    (void)epoll_ctl(epoll, op, fd, &e);
-  }
-
-  /// What to wake up for; level-triggered.
-  void rearm() {
-    if (!connection.open()) return;
-    const std::uint32_t events = (outbox.size() < kMaxOutbox ? static_cast<std::uint32_t>(EPOLLIN) : 0u) |
-                                 (anything_to_say() ? static_cast<std::uint32_t>(EPOLLOUT) : 0u);
-    if (events == watched) return;
-    watch(connection.fd(), EPOLL_CTL_MOD, events);
-    watched = events;
-  }
+  /// What to wake up for. Who does not read what is said is not read either.
+  void rearm() { server.rearm(outbox.size() < kMaxOutbox, anything_to_say()); }
 
   bool anything_to_say() const {
     return !hello_sent || !to_announce.empty() || !to_say_nearest.empty() || !outbox.empty() ||
@@ -128,6 +100,7 @@ struct LearnerLink::Impl {
 
   void listen(Now now);
   void accept(Now now);
+  void refused(Now now, const std::string& why);
   void disconnect(Now now, const std::string& why);
   /// What is to be said or was said over a connection is of no use for the next.
   void start_anew() {
@@ -142,7 +115,7 @@ struct LearnerLink::Impl {
   void protocol_error(Now now, const std::string& why);
   void flood(Now now, const std::string& of);
   bool may_say(Now now, double messages) {
-    return message_tokens.take(
+    return server.may_say(
         now, bounds.messages_per_s + bounds.messages_per_s_and_agent * static_cast<double>(agents.present()),
         messages);
   }
@@ -156,76 +129,56 @@ struct LearnerLink::Impl {
 // --- connections ----------------------------------------------------------------------------------------
 
 void LearnerLink::Impl::listen(Now now) {
-  if (listener || now.mono < listen_at) return;
-  listen_at = now.mono + kListenRetry;
+  if (!server.listen_due(now)) return;
   std::optional<gid_t> group;
   user = uid_of(options.user, group);
-  auto opened = link::Listener::listen(options.socket, group);
-  if (!opened) {
-    if (listen_trouble != opened.error().message()) {
-      listen_trouble = opened.error().message();
-      counters.last_error = listen_trouble;
-      log(now, LearnerEvent::Trouble, "not listening for the learner: " + listen_trouble);
-    }
-    return;
-  }
-  listen_trouble.clear();
-  listener = std::move(*opened);
-  deaf = false;
-  watch(listener->fd(), EPOLL_CTL_ADD, EPOLLIN);
+  if (server.listen(now, options.socket, group)) return;
+  counters.last_error = server.trouble();
+  log(now, LearnerEvent::Trouble, "not listening for the learner: " + server.trouble());
 }
 
 void LearnerLink::Impl::accept(Now now) {
-  if (!listener || deaf) return;
-  if (!peer_tokens.has(now, bounds.peers_per_s)) {
-    deaf = true;
-    watch(listener->fd(), EPOLL_CTL_MOD, 0);
-    return;
+  using Door = link::Server::Door;
+  auto [door, why] = server.accept(now, [this](const link::Connection& peer) {
+    return why_refused(peer, {options.user, user, "flash-learner.service"}, callbacks.target_around);
+  });
+  switch (door) {
+    case Door::Nobody:
+      return;
+    case Door::Trouble:
+      counters.last_error = why;
+      return log(now, LearnerEvent::Trouble, "learner socket: " + why);
+    case Door::Refused:
+      return refused(now, why);
+    case Door::OneTooMany:
+      return refused(now, "a learner is connected already; pid " + why + " is one too many");
+    case Door::TooEarly:
+      return refused(now, "back-off of " +
+                              std::to_string(std::lround(std::ceil(seconds(server.back_off_left(now))))) +
+                              " s after: " + refuse_reason);
+    case Door::In:
+      break;
   }
-  auto accepted = listener->accept();
-  if (!accepted) {
-    // Without descriptors accept() fails while the peer waits: closing the listener ends the busy loop.
-    counters.last_error = accepted.error().message();
-    log(now, LearnerEvent::Trouble, "learner socket: " + accepted.error().message());
-    listener.reset();
-    listen_at = now.mono + kListenRetry;
-    return;
-  }
-  if (!*accepted) return;
-  (void)peer_tokens.take(now, bounds.peers_per_s);
-  link::Connection peer = std::move(**accepted);
-  std::string why = why_refused(peer, {options.user, user, "flash-learner.service"}, callbacks.target_around);
-  const auto who = peer.peer();
-  if (why.empty() && connection.open())
-    why = "a learner is connected already; pid " + std::to_string(who ? who->pid : 0) + " is one too many";
-  else if (why.empty() && now.mono < refuse_until)
-    why = "back-off of " + std::to_string(std::lround(std::ceil(seconds(refuse_until - now.mono)))) +
-          " s after: " + refuse_reason;
-  if (!why.empty()) {
-    ++counters.refused_peers;
-    counters.last_error = "refused: " + why;
-    if (!connection.open()) last_state = "refused: " + why;
-    log(now, LearnerEvent::Refused, "a learner was refused: " + why);
-    return;
-  }
-  connection = std::move(peer);
   ++counters.connections;
   ever_connected = true;
-  connected_at = now.mono;
   start_anew();
   offer_tokens.reset();
-  message_tokens.reset();
   for (const std::string& name : agents.names()) {
     to_announce.push_back(name);
     if (agents.find(name)->gone) to_say_gone.push_back(name);
   }
-  watched = EPOLLIN;
-  watch(connection.fd(), EPOLL_CTL_ADD, watched);
+}
+
+void LearnerLink::Impl::refused(Now now, const std::string& why) {
+  ++counters.refused_peers;
+  counters.last_error = "refused: " + why;
+  if (!server.open()) last_state = "refused: " + why;
+  log(now, LearnerEvent::Refused, "a learner was refused: " + why);
 }
 
 void LearnerLink::Impl::disconnect(Now now, const std::string& why) {
-  if (!connection.open()) return;
-  connection.close();  // leaves the epoll set with it
+  if (!server.open()) return;
+  server.close();
   start_anew();
   whole = {};
   last_state = why;
@@ -235,7 +188,7 @@ void LearnerLink::Impl::disconnect(Now now, const std::string& why) {
 void LearnerLink::Impl::protocol_error(Now now, const std::string& why) {
   ++counters.protocol_errors;
   counters.last_error = why;
-  refuse_until = now.mono + bounds.error_backoff;
+  server.back_off(now, bounds.error_backoff);
   refuse_reason = why;
   disconnect(now, "closed: " + why);
 }
@@ -243,7 +196,7 @@ void LearnerLink::Impl::protocol_error(Now now, const std::string& why) {
 void LearnerLink::Impl::flood(Now now, const std::string& of) {
   ++counters.flood_closes;
   counters.last_error = "flood: too many " + of + " per second";
-  refuse_until = now.mono + bounds.flood_backoff;
+  server.back_off(now, bounds.flood_backoff);
   refuse_reason = "flood";
   disconnect(now, "closed: flood of " + of);
 }
@@ -251,8 +204,8 @@ void LearnerLink::Impl::flood(Now now, const std::string& of) {
 // --- what the learner says ------------------------------------------------------------------------------
 
 void LearnerLink::Impl::read(Now now) {
-  for (int i = 0; i < bounds.receive_batch && connection.open() && outbox.size() < kMaxOutbox; ++i) {
-    auto received = connection.receive();
+  for (int i = 0; i < bounds.receive_batch && server.open() && outbox.size() < kMaxOutbox; ++i) {
+    auto received = server.connection().receive();
     if (!received) {
       if (received.error().is(std::errc::message_size))
         return protocol_error(now, received.error().message());
@@ -356,14 +309,15 @@ Result<link::SendStatus> LearnerLink::Impl::say_next() {
                           .period_s = std::clamp(seconds(session.period), 0.01, 3600.0),
                           .episode_steps = static_cast<std::uint32_t>(std::max(session.episode_steps, 1)),
                           .settings = options.settings};
-    FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(hello))));
+    FLASH_TRY(const SendStatus status, server.connection().send(link::encode(link::Down(hello))));
     hello_sent = status == SendStatus::Sent;
     return status;
   }
   if (!to_announce.empty()) {
     if (LearnerAgent* agent = agents.find(to_announce.front())) {
       if (!agent->announced) {
-        FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(agent->announce))));
+        FLASH_TRY(const SendStatus status,
+                  server.connection().send(link::encode(link::Down(agent->announce))));
         if (status == SendStatus::Full) return status;
         agent->announced = true;
       }
@@ -376,21 +330,21 @@ Result<link::SendStatus> LearnerLink::Impl::say_next() {
     const LearnerAgent* agent = agents.find(to_say_nearest.front());
     if (agent && agent->announced && agent->nearest) {
       const link::NearestPair pair{to_say_nearest.front(), *agent->nearest};
-      FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(pair))));
+      FLASH_TRY(const SendStatus status, server.connection().send(link::encode(link::Down(pair))));
       if (status == SendStatus::Full) return status;
     }
     to_say_nearest.pop_front();
     return SendStatus::Sent;
   }
   if (!outbox.empty()) {
-    FLASH_TRY(const SendStatus status, connection.send(outbox.front()));
+    FLASH_TRY(const SendStatus status, server.connection().send(outbox.front()));
     if (status == SendStatus::Sent) outbox.pop_front();
     return status;
   }
   if (agents.unsent()) {
     const LearnerAgents::Batch batch = agents.next_batch();
     if (!batch.steps.empty()) {
-      FLASH_TRY(const SendStatus status, connection.send(link::join_steps(batch.steps)));
+      FLASH_TRY(const SendStatus status, server.connection().send(link::join_steps(batch.steps)));
       if (status == SendStatus::Full) return status;
       counters.sent_steps += batch.steps.size();
     }
@@ -400,7 +354,7 @@ Result<link::SendStatus> LearnerLink::Impl::say_next() {
   // Everything of an agent that is gone was said.
   const std::string& name = to_say_gone.front();
   if (const LearnerAgent* agent = agents.find(name); agent && agent->gone && agent->announced) {
-    FLASH_TRY(const SendStatus status, connection.send(link::encode(link::Down(link::Gone{name}))));
+    FLASH_TRY(const SendStatus status, server.connection().send(link::encode(link::Down(link::Gone{name}))));
     if (status == SendStatus::Full) return status;
     agents.told_gone(name);
   }
@@ -409,15 +363,12 @@ Result<link::SendStatus> LearnerLink::Impl::say_next() {
 }
 
 void LearnerLink::Impl::flush(Now now) {
-  for (int i = 0; i < bounds.send_batch && connection.open() && anything_to_say(); ++i) {
-    const auto status = say_next();
-    if (!status) {
-      counters.last_error = status.error().message();
-      disconnect(now, "absent: " + status.error().message());
-      return;
-    }
-    if (*status == link::SendStatus::Full) return;
-  }
+  const auto said_all = link::say_all(
+      server.connection(), bounds.send_batch, [this] { return anything_to_say(); },
+      [this] { return say_next(); });
+  if (said_all) return;
+  counters.last_error = said_all.error().message();
+  disconnect(now, "absent: " + said_all.error().message());
 }
 
 // --- the door -------------------------------------------------------------------------------------------
@@ -428,19 +379,19 @@ LearnerLink::LearnerLink(LearnerOptions options, LearnerSession session, Learner
 LearnerLink::~LearnerLink() = default;
 
 int LearnerLink::fd() const {
-  return impl_->epoll;
+  return impl_->server.fd();
 }
 
 void LearnerLink::process(Now now) {
   impl_->accept(now);
-  if (impl_->connection.open()) impl_->read(now);
+  if (impl_->server.open()) impl_->read(now);
   impl_->flush(now);
   impl_->rearm();
 }
 
 void LearnerLink::agent_added(const Target& target, const RewardOptions& reward) {
   const LearnerAgent& agent = impl_->agents.add(target, reward);
-  if (!impl_->connection.open()) return;
+  if (!impl_->server.open()) return;
   impl_->to_announce.push_back(agent.announce.agent);
   impl_->rearm();
 }
@@ -449,7 +400,7 @@ void LearnerLink::agent_removed(TargetId id) {
   const LearnerAgent* agent = impl_->agents.remove(id);
   if (agent == nullptr) return;
   const std::string name = agent->announce.agent;
-  if (!impl_->connection.open()) return impl_->agents.told_gone(name);
+  if (!impl_->server.open()) return impl_->agents.told_gone(name);
   impl_->to_say_gone.push_back(name);
   impl_->rearm();
 }
@@ -466,16 +417,13 @@ void LearnerLink::decided(const Target& target, const Decision& d) {
 void LearnerLink::tick(Now now) {
   Impl& i = *impl_;
   i.listen(now);
-  if (i.connection.open() && !i.learner && now.mono - i.connected_at > i.bounds.hello_timeout)
+  if (i.server.hello_late(now, i.learner.has_value()))
     i.protocol_error(
         now, "no Hello within " + std::to_string(std::lround(seconds(i.bounds.hello_timeout))) + " s");
-  if (i.connection.open() && i.agents.unsaid_gone(i.bounds.gone_agents) > i.bounds.gone_agents)
+  if (i.server.open() && i.agents.unsaid_gone(i.bounds.gone_agents) > i.bounds.gone_agents)
     i.protocol_error(now, "it does not read, and more than " + std::to_string(i.bounds.gone_agents) +
                               " agents have gone meanwhile");
-  if (i.deaf && i.listener) {
-    i.deaf = false;
-    i.watch(i.listener->fd(), EPOLL_CTL_MOD, EPOLLIN);
-  }
+  i.server.hear_again();
   i.steps_due = i.steps_due || i.heard_all;
   i.flush(now);
   i.rearm();
@@ -491,18 +439,15 @@ void LearnerLink::reconfigure(Now now, LearnerOptions options, Duration period, 
   i.session.period = period;
   i.session.episode_steps = episode_steps;
   if (other) i.disconnect(now, "absent: the configuration changed");
-  if (elsewhere) {
-    i.listener.reset();
-    i.listen_at = {};
-  }
+  if (elsewhere) i.server.stop_listening();
 }
 
 std::string LearnerLink::state() const {
   const Impl& i = *impl_;
-  if (i.connection.open() && !i.learner) return "connecting: no Hello yet";
-  if (!i.connection.open() && !i.listen_trouble.empty()) return "not listening: " + i.listen_trouble;
+  if (i.server.open() && !i.learner) return "connecting: no Hello yet";
+  if (!i.server.open() && !i.server.trouble().empty()) return "not listening: " + i.server.trouble();
   std::string text = i.last_state;
-  if (i.connection.open() && !i.whole.doing.empty()) {
+  if (i.server.open() && !i.whole.doing.empty()) {
     char numbers[64];
     std::snprintf(numbers, sizeof numbers, " (%.0f MiB, %.1f %% of a CPU)", i.whole.rss_mib,
                   i.whole.cpu_share * 100);

@@ -1,10 +1,6 @@
 #include "daemon/sync_link.h"
 
-#include <sys/epoll.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cmath>
+#include "daemon/local_peer.h"
 
 namespace flash {
 
@@ -12,7 +8,6 @@ namespace wire = link::sync;
 
 namespace {
 
-constexpr Duration kListenRetry = std::chrono::seconds(5);
 constexpr Duration kRefusalPause = std::chrono::seconds(10);
 
 }  // namespace
@@ -32,102 +27,58 @@ SyncLink::SyncLink(SyncOptions options, std::string software, std::uint64_t epoc
       software_(std::move(software)),
       callbacks_(std::move(callbacks)),
       bounds_(bounds),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      server_({bounds.peers_per_s, bounds.hello_timeout}),
       epoch_(epoch) {}
-
-SyncLink::~SyncLink() {
-  if (epoll_ >= 0) close(epoll_);
-}
-
-void SyncLink::watch(int fd, int op, std::uint32_t events) const {
-  epoll_event e = {};
-  e.events = events;
-  e.data.fd = fd;
-  (void)epoll_ctl(epoll_, op, fd, &e);
-}
-
-void SyncLink::rearm() {
-  if (!connection_.open()) return;
-  const std::uint32_t events = EPOLLIN | (anything_to_say() ? static_cast<std::uint32_t>(EPOLLOUT) : 0u);
-  if (events == watched_) return;
-  watch(connection_.fd(), EPOLL_CTL_MOD, events);
-  watched_ = events;
-}
 
 // --- connections ----------------------------------------------------------------------------------------
 
 void SyncLink::listen(Now now) {
-  if (listener_ || now.mono < listen_at_) return;
-  listen_at_ = now.mono + kListenRetry;
+  if (!server_.listen_due(now)) return;
   std::optional<gid_t> group;
   user_ = uid_of(options_.user, group);
-  auto opened = link::Listener::listen(options_.socket, group);
-  if (!opened) {
-    if (listen_trouble_ != opened.error().message()) {
-      listen_trouble_ = opened.error().message();
-      callbacks_.log(true, "not listening for flash-sync: " + listen_trouble_);
-    }
-    return;
-  }
-  listen_trouble_.clear();
-  listener_ = std::move(*opened);
-  deaf_ = false;
-  watch(listener_->fd(), EPOLL_CTL_ADD, EPOLLIN);
-}
-
-std::string SyncLink::why_not(Now now, const link::Connection& peer) const {
-  const PeerRole role{options_.user, user_, "flash-sync.service"};
-  if (auto why = why_refused(peer, role, callbacks_.target_around); !why.empty()) return why;
-  if (connection_.open()) {
-    const auto who = peer.peer();
-    return "one is connected already; pid " + std::to_string(who ? who->pid : 0) + " is one too many";
-  }
-  if (now.mono < refuse_until_) return "back-off after a broken protocol";
-  return {};
+  if (!server_.listen(now, options_.socket, group))
+    callbacks_.log(true, "not listening for flash-sync: " + server_.trouble());
 }
 
 void SyncLink::accept(Now now) {
-  if (!listener_ || deaf_) return;
-  if (!peer_tokens_.has(now, bounds_.peers_per_s)) {
-    deaf_ = true;
-    watch(listener_->fd(), EPOLL_CTL_MOD, 0);
-    return;
+  using Door = link::Server::Door;
+  auto [door, why] = server_.accept(now, [this](const link::Connection& peer) {
+    return why_refused(peer, {options_.user, user_, "flash-sync.service"}, callbacks_.target_around);
+  });
+  switch (door) {
+    case Door::Nobody:
+      return;
+    case Door::Trouble:
+      return callbacks_.log(true, "flash-sync's socket: " + why);
+    case Door::Refused:
+      return refused(now, why);
+    case Door::OneTooMany:
+      return refused(now, "one is connected already; pid " + why + " is one too many");
+    case Door::TooEarly:
+      return refused(now, "back-off after a broken protocol");
+    case Door::In:
+      break;
   }
-  auto accepted = listener_->accept();
-  if (!accepted) {
-    // Without descriptors accept() fails while the peer waits: closing the listener ends the busy loop.
-    callbacks_.log(true, "flash-sync's socket: " + accepted.error().message());
-    listener_.reset();
-    listen_at_ = now.mono + kListenRetry;
-    return;
-  }
-  if (!*accepted) return;
-  (void)peer_tokens_.take(now, bounds_.peers_per_s);
-  if (const std::string why = why_not(now, **accepted); !why.empty()) {
-    ++counters_.refused_peers;
-    if (!connection_.open() && last_state_ != "refused: " + why) {
-      last_state_ = "refused: " + why;
-      // It names a process, so that somebody who tries again and again would fill the log.
-      if (now.mono >= say_refusal_at_) callbacks_.log(true, "flash-sync was refused: " + why);
-      if (now.mono >= say_refusal_at_) say_refusal_at_ = now.mono + kRefusalPause;
-    }
-    return;
-  }
-  connection_ = std::move(**accepted);
   ++counters_.connections;
-  connected_at_ = now.mono;
-  message_tokens_.reset();
   peer_software_.clear();
   metrics_.clear();
   hello_due_ = scrapes_due_ = true;
   episodes_said_ = 0;
-  watched_ = EPOLLIN;
-  watch(connection_.fd(), EPOLL_CTL_ADD, watched_);
+}
+
+void SyncLink::refused(Now now, const std::string& why) {
+  ++counters_.refused_peers;
+  if (server_.open() || last_state_ == "refused: " + why) return;
+  last_state_ = "refused: " + why;
+  // It names a process, so that somebody who tries again and again would fill the log.
+  if (now.mono < say_refusal_at_) return;
+  callbacks_.log(true, "flash-sync was refused: " + why);
+  say_refusal_at_ = now.mono + kRefusalPause;
 }
 
 void SyncLink::disconnect(const std::string& why) {
-  if (!connection_.open()) return;
-  connection_.close();  // leaves the epoll set with it
+  if (!server_.open()) return;
+  server_.close();
   metrics_.clear();
   last_state_ = why;
   if (!peer_software_.empty()) callbacks_.changed(false, "flash-sync is " + why);
@@ -136,15 +87,15 @@ void SyncLink::disconnect(const std::string& why) {
 }
 
 void SyncLink::break_off(Now now, const std::string& why, Duration backoff) {
-  refuse_until_ = now.mono + backoff;
+  server_.back_off(now, backoff);
   disconnect("closed: " + why);
 }
 
 // --- what flash-sync says -------------------------------------------------------------------------------
 
 void SyncLink::read(Now now) {
-  for (int i = 0; i < bounds_.receive_batch && connection_.open(); ++i) {
-    auto received = connection_.receive();
+  for (int i = 0; i < bounds_.receive_batch && server_.open(); ++i) {
+    auto received = server_.connection().receive();
     if (!received) {
       if (!received.error().is(std::errc::message_size))
         return disconnect("absent: it closed the connection");
@@ -154,7 +105,7 @@ void SyncLink::read(Now now) {
     if (!*received) return;
     const double rate =
         bounds_.messages_per_s + bounds_.messages_per_s_and_scrape * static_cast<double>(scrapes_.size());
-    if (!message_tokens_.take(now, rate)) {
+    if (!server_.may_say(now, rate)) {
       ++counters_.flood_closes;
       return break_off(now, "flood: too many messages per second", bounds_.flood_backoff);
     }
@@ -229,21 +180,23 @@ Result<link::SendStatus> SyncLink::say_next() {
   using link::SendStatus;
   if (hello_due_) {
     FLASH_TRY(const SendStatus status,
-              connection_.send(wire::encode(wire::Down(wire::HelloDown{plain(software_), epoch_}))));
+              server_.connection().send(wire::encode(wire::Down(wire::HelloDown{plain(software_), epoch_}))));
     hello_due_ = status != SendStatus::Sent;
     return status;
   }
   if (scrapes_due_) {
-    FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Down(wire::Scrapes{scrapes_}))));
+    FLASH_TRY(const SendStatus status,
+              server_.connection().send(wire::encode(wire::Down(wire::Scrapes{scrapes_}))));
     scrapes_due_ = status != SendStatus::Sent;
     return status;
   }
   if (metrics_.empty()) {
-    FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Down(episodes_[episodes_said_]))));
+    FLASH_TRY(const SendStatus status,
+              server_.connection().send(wire::encode(wire::Down(episodes_[episodes_said_]))));
     if (status == SendStatus::Sent) ++episodes_said_;
     return status;
   }
-  FLASH_TRY(const SendStatus status, connection_.send(metrics_.front()));
+  FLASH_TRY(const SendStatus status, server_.connection().send(metrics_.front()));
   if (status == SendStatus::Full) return status;
   metrics_.pop_front();
   if (metrics_.empty()) ++counters_.metrics_sent;
@@ -251,30 +204,26 @@ Result<link::SendStatus> SyncLink::say_next() {
 }
 
 void SyncLink::flush() {
-  for (int i = 0; i < bounds_.send_batch && connection_.open() && anything_to_say(); ++i) {
-    const auto status = say_next();
-    if (!status) return disconnect("absent: " + status.error().message());
-    if (*status == link::SendStatus::Full) return;
-  }
+  const auto said_all = link::say_all(
+      server_.connection(), bounds_.send_batch, [this] { return anything_to_say(); },
+      [this] { return say_next(); });
+  if (!said_all) disconnect("absent: " + said_all.error().message());
 }
 
 void SyncLink::process(Now now) {
   accept(now);
-  if (connection_.open()) read(now);
+  if (server_.open()) read(now);
   flush();
   rearm();
 }
 
 void SyncLink::tick(Now now) {
   listen(now);
-  if (connection_.open() && peer_software_.empty() && now.mono - connected_at_ > bounds_.hello_timeout) {
+  if (server_.hello_late(now, !peer_software_.empty())) {
     ++counters_.protocol_errors;
     break_off(now, "no Hello in time", bounds_.error_backoff);
   }
-  if (deaf_ && listener_) {
-    deaf_ = false;
-    watch(listener_->fd(), EPOLL_CTL_MOD, EPOLLIN);
-  }
+  server_.hear_again();
   flush();
   rearm();
 }
@@ -291,13 +240,12 @@ void SyncLink::reconfigure(Now, SyncOptions options) {
   options_ = std::move(options);
   if (!elsewhere) return;
   disconnect("absent: the configuration changed");
-  listener_.reset();
-  listen_at_ = {};
+  server_.stop_listening();
 }
 
 std::string SyncLink::state() const {
-  if (connection_.open() && peer_software_.empty()) return "connecting: no Hello yet";
-  if (!connection_.open() && !listen_trouble_.empty()) return "not listening: " + listen_trouble_;
+  if (server_.open() && peer_software_.empty()) return "connecting: no Hello yet";
+  if (!server_.open() && !server_.trouble().empty()) return "not listening: " + server_.trouble();
   return last_state_;
 }
 

@@ -16,9 +16,8 @@
 
 #include "core/result.h"
 #include "core/time.h"
-#include "daemon/local_peer.h"
 #include "daemon/peer_judge.h"
-#include "link/seqpacket.h"
+#include "link/peer.h"
 #include "link/sync_messages.h"
 
 namespace flash {
@@ -75,12 +74,11 @@ class SyncLink {
   /// `epoch`: another one per start of flashd.
   SyncLink(SyncOptions options, std::string software, std::uint64_t epoch, SyncCallbacks callbacks,
            SyncBounds bounds = {});
-  ~SyncLink();
   SyncLink(const SyncLink&) = delete;
   SyncLink& operator=(const SyncLink&) = delete;
 
   /// Readable when process() has something to do; valid for life.
-  int fd() const { return epoll_; }
+  int fd() const { return server_.fd(); }
   /// A bounded piece of work; if there is more, fd() stays readable.
   void process(Now now);
   /// Once per tick: listens, looks at timeouts.
@@ -101,7 +99,7 @@ class SyncLink {
  private:
   void listen(Now now);
   void accept(Now now);
-  std::string why_not(Now now, const link::Connection& peer) const;
+  void refused(Now now, const std::string& why);
   void disconnect(const std::string& why);
   void break_off(Now now, const std::string& why, Duration backoff);
   void read(Now now);
@@ -116,25 +114,17 @@ class SyncLink {
   Result<void> stored(std::uint64_t number);
   Result<link::SendStatus> say_next();
   void flush();
-  void rearm();
-  void watch(int fd, int op, std::uint32_t events) const;
+  void rearm() { server_.rearm(true, anything_to_say()); }
 
   SyncOptions options_;
   std::string software_;
   SyncCallbacks callbacks_;
   SyncBounds bounds_;
-  int epoll_ = -1;
   std::optional<uid_t> user_;
-  std::optional<link::Listener> listener_;
-  Duration listen_at_{};
-  std::string listen_trouble_;
-  link::Connection connection_;
-  std::uint32_t watched_ = 0;
-  bool deaf_ = false;          // too many peers: until the next tick
+  link::Server server_;
   std::string peer_software_;  // its Hello has come
-  Duration connected_at_{}, refuse_until_{}, say_refusal_at_{};
+  Duration say_refusal_at_{};
   std::string last_state_ = "absent";
-  Bucket message_tokens_, peer_tokens_;
   std::vector<link::sync::Scrape> scrapes_;
   bool hello_due_ = false, scrapes_due_ = false;
   std::deque<std::string> metrics_;  // messages that wait; empty: flash-sync has them all

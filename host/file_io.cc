@@ -10,11 +10,6 @@
 
 namespace flash {
 
-void Fd::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 Result<Fd> open_directory(const std::string& path) {
   Fd fd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return Error::from_errno(errno, path);

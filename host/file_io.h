@@ -1,6 +1,6 @@
 // Purpose: the system calls under every typed file: open, read into the caller's buffer, write, and files
 // that are kept open and read again each tick (a kept pread costs 0.5 to 4 us, opening again 6 to 15 us).
-// Ownership: Fd and KeptFile own their descriptor.
+// Ownership: a KeptFile owns its descriptor.
 // Thread rule: an object belongs to one thread.
 #pragma once
 
@@ -14,34 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/fd.h"
 #include "core/result.h"
 
 namespace flash {
-
-/// An owned file descriptor.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  ~Fd() { reset(); }
-
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void reset();
-  /// The caller closes it.
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_ = -1;
-};
 
 /// O_DIRECTORY | O_PATH | O_CLOEXEC. ENOENT, ENOTDIR.
 Result<Fd> open_directory(const std::string& path);

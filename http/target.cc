@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/utf8.h"
+
 namespace flash::http {
 namespace {
 
@@ -15,26 +17,6 @@ std::optional<unsigned> hex_digit(char c) {
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return std::nullopt;
-}
-
-/// Length of the UTF-8 sequence at the start of `s`, none where it is not one (Unicode, table 3-7).
-std::size_t utf8_length(std::string_view s) {
-  const auto at = [&s](std::size_t i) {
-    return i < s.size() ? static_cast<unsigned char>(s[i]) : static_cast<unsigned char>(0);
-  };
-  const auto follows = [&at](std::size_t i) { return (at(i) & 0xc0) == 0x80; };
-  const unsigned char a = at(0), b = at(1);
-  if (a < 0x80) return 1;
-  if (a >= 0xc2 && a <= 0xdf) return follows(1) ? 2 : 0;
-  if (a >= 0xe0 && a <= 0xef) {
-    const bool second = follows(1) && !(a == 0xe0 && b < 0xa0) && !(a == 0xed && b > 0x9f);
-    return second && follows(2) ? 3 : 0;
-  }
-  if (a >= 0xf0 && a <= 0xf4) {
-    const bool second = follows(1) && !(a == 0xf0 && b < 0x90) && !(a == 0xf4 && b > 0x8f);
-    return second && follows(2) && follows(3) ? 4 : 0;
-  }
-  return 0;
 }
 
 Result<std::string> decoded(std::string_view text) {
@@ -90,15 +72,6 @@ Result<void> read_query(std::string_view text, Target& target) {
 }
 
 }  // namespace
-
-bool is_utf8(std::string_view s) {
-  while (!s.empty()) {
-    const std::size_t n = utf8_length(s);
-    if (n == 0) return false;
-    s.remove_prefix(n);
-  }
-  return true;
-}
 
 std::optional<std::string_view> Target::parameter(std::string_view name) const {
   for (const auto& [known, value] : query)

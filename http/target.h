@@ -30,7 +30,4 @@ struct Target {
 /// character, not UTF-8, a parameter without "=" or given twice, a fragment.
 Result<Target> parse_target(std::string_view text);
 
-/// Well-formed UTF-8 (Unicode, table 3-7).
-bool is_utf8(std::string_view text);
-
 }  // namespace flash::http

@@ -25,8 +25,11 @@ Session::Session(SessionOptions options, TrajectoryStore& store, Trainer& traine
       store_(&store),
       trainer_(&trainer),
       say_(std::move(say)),
-      random_(random),
-      retry_(options_.retry_first) {}
+      client_({.socket = options_.socket,
+               .listener = options_.flashd_uid,
+               .retry_first = options_.retry_first,
+               .retry_longest = options_.retry_longest},
+              random) {}
 
 std::string Session::state() const {
   if (store_full_) return "the store cannot be written: " + last_trouble_;
@@ -36,33 +39,20 @@ std::string Session::state() const {
 }
 
 void Session::connect(Now now) {
-  // Half to all of the interval: learners of a fleet, or restarts, do not fall into step.
-  retry_at_ = now.mono + from_seconds(seconds(retry_) * random_.uniform(0.5, 1));
-  retry_ = std::min(retry_ * 2, options_.retry_longest);
-  auto connection = link::Connection::connect(options_.socket);
-  if (!connection) {
-    const std::string reason = connection.error().message();
-    if (reason != last_trouble_)
-      say_({LOG_INFO, kMessageConnection, "flashd cannot be reached: " + reason, {}});
-    last_trouble_ = reason;
-    return;
+  using Way = link::Client::Way;
+  auto [way, why] = client_.connect(now);
+  if (way == Way::NotYet || way == Way::Connected) return;
+  if (why != last_trouble_) {
+    if (way == Way::Unreachable)
+      say_({LOG_INFO, kMessageConnection, "flashd cannot be reached: " + why, {}});
+    else
+      say_({LOG_WARNING, kMessageConnection, options_.socket + " is not used: " + why, {}});
   }
-  auto peer = connection->peer();
-  if (!peer || (peer->uid != 0 && peer->uid != geteuid() && peer->uid != options_.flashd_uid)) {
-    const std::string reason =
-        peer ? "the listener runs as user " + std::to_string(peer->uid) + ", not as root"
-             : peer.error().message();
-    if (reason != last_trouble_)
-      say_({LOG_WARNING, kMessageConnection, options_.socket + " is not used: " + reason, {}});
-    last_trouble_ = reason;
-    return;
-  }
-  connection_ = std::move(*connection);
-  connected_at_ = now.mono;
+  last_trouble_ = std::move(why);
 }
 
 void Session::close(Now now, const std::string& reason, int priority) {
-  connection_.close();
+  client_.close(now);
   // What was not acknowledged comes again.
   pending_.clear();
   stored_.clear();
@@ -73,20 +63,18 @@ void Session::close(Now now, const std::string& reason, int priority) {
   runs_.clear();
   if (hello_) trainer_->disconnected();
   hello_.reset();
-  retry_at_ = now.mono + from_seconds(seconds(retry_) * random_.uniform(0.5, 1));
-  retry_ = std::min(retry_ * 2, options_.retry_longest);
   if (reason != last_trouble_ || priority < LOG_INFO)
     say_({priority, kMessageConnection, "connection closed: " + reason, {}});
   last_trouble_ = reason;
 }
 
 void Session::on_readable(Now now) {
-  for (int i = 0; i < kMessagesPerCall && connection_.open(); ++i) {
+  for (int i = 0; i < kMessagesPerCall && client_.open(); ++i) {
     if (pending_.size() >= kMaxPending) {
       close(now, "the store cannot take more steps; flashd keeps them", LOG_WARNING);
       return;
     }
-    auto received = connection_.receive();
+    auto received = client_.connection().receive();
     if (!received) {
       if (received.error().is(std::errc::connection_reset)) {
         if (!store_full_) commit(now);
@@ -98,7 +86,7 @@ void Session::on_readable(Now now) {
     }
     if (!*received) break;
     if (auto done = handle(**received, now); !done) {
-      if (connection_.open()) close(now, done.error().message(), LOG_WARNING);
+      if (client_.open()) close(now, done.error().message(), LOG_WARNING);
       return;
     }
     if (pending_.size() >= kCommitAt && !store_full_) commit(now);
@@ -121,7 +109,7 @@ Result<void> Session::handle(const std::string& bytes, Now now) {
     if (!runs_.contains(gone->agent))
       return protocol("Gone of an agent that was not announced: " + gone->agent);
     commit(now);  // its last steps
-    if (!connection_.open()) return {};
+    if (!client_.open()) return {};
     trainer_->gone(gone->agent, now);
     if (pending_.empty()) runs_.erase(gone->agent);
     offers_.erase(gone->agent);
@@ -149,7 +137,7 @@ Result<void> Session::on_hello(const link::HelloDown& hello, Now now) {
 
 Result<void> Session::on_announce(const link::Announce& agent, Now now) {
   commit(now);  // under its old name and run, if it had one
-  if (!connection_.open()) return {};
+  if (!client_.open()) return {};
   if (!pending_.empty() && runs_.contains(agent.agent))
     return Error(std::errc::no_space_on_device, "an agent came again while the store cannot be written");
   auto run = store_->begin_run(agent, hello_->epoch);
@@ -231,10 +219,10 @@ void Session::send(const link::Up& message) {
 }
 
 void Session::flush(Now now) {
-  if (!connection_.open() || !hello_) return;
+  if (!client_.open() || !hello_) return;
   while (true) {
     while (!outbox_.empty()) {
-      auto sent = connection_.send(outbox_.front());
+      auto sent = client_.connection().send(outbox_.front());
       if (!sent) {
         close(now, sent.error().message(), LOG_INFO);
         return;
@@ -319,19 +307,18 @@ void Session::retain(Now now) {
 }
 
 void Session::tick(Now now) {
-  if (!connection_.open()) {
-    if (now.mono >= retry_at_) connect(now);
+  if (!client_.open()) {
+    connect(now);
     return;
   }
   if (!hello_) {
-    if (now.mono - connected_at_ >= std::chrono::seconds(10))
-      close(now, "flashd does not say Hello", LOG_INFO);
+    if (client_.hello_late(now, false)) close(now, "flashd does not say Hello", LOG_INFO);
     return;
   }
-  if (now.mono - connected_at_ >= options_.retry_longest) retry_ = options_.retry_first;
+  client_.settle(now);
   if (!pending_.empty() && now.mono - committed_at_ >= options_.commit_interval) commit(now);
-  if (!connection_.open()) return;
-  if (!forgot_ && now.mono - connected_at_ >= kForgetAfter) {
+  if (!client_.open()) return;
+  if (!forgot_ && client_.connected_for(now) >= kForgetAfter) {
     forgot_ = true;
     trainer_->forget_unannounced(now);
   }

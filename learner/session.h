@@ -19,7 +19,7 @@
 #include "learner/trainer.h"
 #include "learner/trajectory_store.h"
 #include "link/messages.h"
-#include "link/seqpacket.h"
+#include "link/peer.h"
 
 namespace flash {
 
@@ -44,7 +44,7 @@ class Session {
   Session(SessionOptions options, TrajectoryStore& store, Trainer& trainer, LogSink say, Random random);
 
   /// -1: not connected. May change with every call below.
-  int fd() const { return connection_.fd(); }
+  int fd() const { return client_.fd(); }
   bool connected() const { return hello_.has_value(); }
   /// In words, for systemd's status line.
   std::string state() const;
@@ -76,10 +76,9 @@ class Session {
   TrajectoryStore* store_;
   Trainer* trainer_;
   LogSink say_;
-  Random random_;
-  link::Connection connection_;
+  link::Client client_;
   std::optional<link::HelloDown> hello_;
-  Duration connected_at_{}, retry_at_{}, retry_{}, committed_at_{}, status_at_{}, retained_at_{};
+  Duration committed_at_{}, status_at_{}, retained_at_{};
   bool forgot_ = false;
   std::string last_trouble_;  // so that the same trouble is said once
 

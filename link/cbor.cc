@@ -1,5 +1,7 @@
 #include "link/cbor.h"
 
+#include "core/utf8.h"
+
 namespace flash::link::cbor {
 
 Error invalid(const std::string& what) {
@@ -19,35 +21,6 @@ void begin(Writer& w, int version, std::string_view type, std::size_t fields) {
 namespace {
 
 constexpr std::size_t kMaxDepth = 4;  // message, list, entry, value
-
-/// Bytes of the UTF-8 sequence at the front of a non-empty text, 0: it is none (RFC 3629: no overlong forms,
-/// no surrogates).
-std::size_t utf8_sequence(std::string_view text) {
-  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
-  const unsigned first = byte(0);
-  const std::size_t n = first < 0x80                     ? 1
-                        : first >= 0xc2 && first <= 0xdf ? 2
-                        : first >= 0xe0 && first <= 0xef ? 3
-                        : first >= 0xf0 && first <= 0xf4 ? 4
-                                                         : 0;
-  if (n == 0 || n > text.size()) return 0;
-  for (std::size_t k = 1; k < n; ++k)
-    if ((byte(k) & 0xc0) != 0x80) return 0;
-  if (first == 0xe0 && byte(1) < 0xa0) return 0;
-  if (first == 0xed && byte(1) > 0x9f) return 0;
-  if (first == 0xf0 && byte(1) < 0x90) return 0;
-  if (first == 0xf4 && byte(1) > 0x8f) return 0;
-  return n;
-}
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t n = utf8_sequence(text);
-    if (n == 0) return false;
-    text.remove_prefix(n);
-  }
-  return true;
-}
 
 /// One pass over the bytes before anything is built from them, because nlohmann's reader recurses as deep as
 /// the sender likes: well formed, shallow, definite lengths that the message holds, and only the kinds of

@@ -10,6 +10,8 @@
 #include <charconv>
 
 #include "core/digest.h"
+#include "core/durable_file.h"
+#include "core/fd.h"
 #include "core/target.h"
 #include "link/cbor.h"
 
@@ -183,60 +185,26 @@ Result<ModelManifest> verify_signed(const SignedModel& m, std::span<const Truste
 }
 
 Result<std::string> read_whole_file(const std::string& path, std::size_t most) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (fd < 0) return Error::from_errno(errno, "open " + path);
-  std::string bytes;
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file) return Error::from_errno(errno, "open " + path);
   struct stat status {};
-  const auto read_all = [&]() -> Result<void> {
-    if (fstat(fd, &status) != 0) return Error::from_errno(errno, "stat " + path);
-    if (!S_ISREG(status.st_mode)) return cbor::invalid(path + " is no regular file");
-    if (static_cast<std::uint64_t>(status.st_size) > most)
-      return Error(std::errc::file_too_large, path + ": more than " + std::to_string(most) + " bytes");
-    bytes.resize(static_cast<std::size_t>(status.st_size));
-    for (std::size_t got = 0; got < bytes.size();) {
-      const ssize_t n = read(fd, bytes.data() + got, bytes.size() - got);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return Error::from_errno(errno, "read " + path);
-      if (n == 0) return cbor::invalid(path + " became shorter");
-      got += static_cast<std::size_t>(n);
-    }
-    return {};
-  };
-  auto done = read_all();
-  close(fd);
-  if (!done) return std::move(done).error();
+  if (fstat(file.get(), &status) != 0) return Error::from_errno(errno, "stat " + path);
+  if (!S_ISREG(status.st_mode)) return cbor::invalid(path + " is no regular file");
+  if (static_cast<std::uint64_t>(status.st_size) > most)
+    return Error(std::errc::file_too_large, path + ": more than " + std::to_string(most) + " bytes");
+  std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
+  for (std::size_t got = 0; got < bytes.size();) {
+    const ssize_t n = read(file.get(), bytes.data() + got, bytes.size() - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error::from_errno(errno, "read " + path);
+    if (n == 0) return cbor::invalid(path + " became shorter");
+    got += static_cast<std::size_t>(n);
+  }
   return bytes;
 }
 
 Result<void> write_whole_file(const std::string& path, std::string_view bytes) {
-  const std::string beside = path + ".new";
-  unlink(beside.c_str());
-  const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, kFileMode);
-  if (fd < 0) return Error::from_errno(errno, "open " + beside);
-  const auto write_all = [&]() -> Result<void> {
-    while (!bytes.empty()) {
-      const ssize_t n = write(fd, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return Error::from_errno(errno, "write " + beside);
-      bytes.remove_prefix(static_cast<std::size_t>(n));
-    }
-    if (fsync(fd) != 0) return Error::from_errno(errno, "fsync " + beside);
-    return {};
-  };
-  auto done = write_all();
-  close(fd);
-  if (done && rename(beside.c_str(), path.c_str()) != 0) done = Error::from_errno(errno, "rename " + beside);
-  if (!done) {
-    unlink(beside.c_str());
-    return done;
-  }
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
-  const int directory = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory >= 0) {
-    (void)fsync(directory);
-    close(directory);
-  }
-  return {};
+  return write_durable_file(path, bytes, {.mode = kFileMode});
 }
 
 }  // namespace flash::link

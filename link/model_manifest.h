@@ -66,7 +66,7 @@ int compare_versions(std::string_view a, std::string_view b);
 
 /// A regular file of at most so many bytes. EFBIG: more.
 Result<std::string> read_whole_file(const std::string& path, std::size_t most);
-/// Temporary file, fsync, rename, directory sync: after a crash the old or the new file, never half.
+/// As write_durable_file() of core/durable_file.h, readable for the group.
 Result<void> write_whole_file(const std::string& path, std::string_view bytes);
 
 }  // namespace flash::link

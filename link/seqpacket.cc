@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "link/messages.h"
+#include "link/describe.h"
 
 namespace flash::link {
 namespace {

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "core/json.h"
+#include "core/utf8.h"
 #include "policy/explain.h"
 #include "policy/observation_space.h"
 
@@ -88,7 +89,7 @@ class Writer {
         ++i;
       } else if (c < 0x80) {
         out_ += text[i++];
-      } else if (const std::size_t n = sequence(text.substr(i)); n > 0) {
+      } else if (const std::size_t n = utf8_sequence(text.substr(i)); n > 0) {
         out_.append(text, i, n);
         i += n;
       } else {
@@ -97,23 +98,6 @@ class Writer {
       }
     }
     out_ += '"';
-  }
-
-  /// Length of the UTF-8 sequence at the front (Unicode 15, table 3-7), 0: not one.
-  static std::size_t sequence(std::string_view s) {
-    const auto at = [&](std::size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U; };
-    const auto tail = [&](std::size_t i) { return at(i) >= 0x80 && at(i) <= 0xBF; };
-    const unsigned a = at(0), b = at(1);
-    if (a >= 0xC2 && a <= 0xDF) return tail(1) ? 2 : 0;
-    if (a >= 0xE0 && a <= 0xEF) {
-      const unsigned low = a == 0xE0 ? 0xA0 : 0x80, high = a == 0xED ? 0x9F : 0xBF;
-      return b >= low && b <= high && tail(2) ? 3 : 0;
-    }
-    if (a >= 0xF0 && a <= 0xF4) {
-      const unsigned low = a == 0xF0 ? 0x90 : 0x80, high = a == 0xF4 ? 0x8F : 0xBF;
-      return b >= low && b <= high && tail(2) && tail(3) ? 4 : 0;
-    }
-    return 0;
   }
 
   std::string& out_;

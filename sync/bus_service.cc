@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "http/target.h"
+#include "core/utf8.h"
 
 namespace flash::sync {
 namespace {
@@ -41,7 +41,6 @@ int append_row(sd_bus_message* m, const coordinator::FleetRow& row, bool agent) 
 
 /// Rows come from other nodes: what is not UTF-8 would close our own connection to the bus.
 bool may_be_said(const coordinator::FleetRow& row) {
-  using http::is_utf8;
   return is_utf8(row.node) && is_utf8(row.pool) && is_utf8(row.target) && is_utf8(row.application);
 }
 

@@ -1,11 +1,9 @@
 #include "sync/metrics_page.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
 #include <utility>
+
+#include "core/durable_file.h"
 
 namespace flash::sync {
 
@@ -13,25 +11,8 @@ using link::sync::Family;
 using link::sync::FamilyType;
 
 Result<void> write_textfile(const std::string& path, std::string_view text) {
-  // node_exporter reads *.prom alone.
-  const std::string beside = path + ".new";
-  const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) return Error::from_errno(errno, "open " + beside);
-  const auto fail = [&](const std::string& what) {
-    const Error error = Error::from_errno(errno, what);
-    close(fd);
-    unlink(beside.c_str());
-    return error;
-  };
-  while (!text.empty()) {
-    const ssize_t n = write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail("write " + beside);
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  if (rename(beside.c_str(), path.c_str()) != 0) return fail("rename " + beside);
-  close(fd);
-  return {};
+  // node_exporter reads *.prom alone, and the next page comes soon: no need to wait for the disk.
+  return write_durable_file(path, text, {.mode = 0644, .synced = false});
 }
 
 std::vector<Family> own_families(const OwnState& s, std::string_view version) {

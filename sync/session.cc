@@ -3,7 +3,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace flash::sync {
@@ -22,8 +22,12 @@ constexpr Duration kNothingToDo = std::chrono::seconds(60);
 Session::Session(SessionOptions options, SessionCallbacks callbacks, Random random)
     : options_(std::move(options)),
       callbacks_(std::move(callbacks)),
-      random_(random),
-      retry_(options_.retry_first) {}
+      client_({.socket = options_.socket,
+               .listener = options_.flashd_uid,
+               .retry_first = options_.retry_first,
+               .retry_longest = options_.retry_longest,
+               .hello_timeout = kHelloTimeout},
+              random) {}
 
 std::string Session::state() const {
   if (hello_) return "connected to " + software_;
@@ -31,33 +35,26 @@ std::string Session::state() const {
 }
 
 void Session::connect(Now now) {
-  retry_at_ = now.mono + from_seconds(seconds(retry_) * random_.uniform(0.5, 1));
-  retry_ = std::min(retry_ * 2, options_.retry_longest);
-  const auto trouble = [this](int priority, const std::string& reason) {
-    if (reason != last_trouble_) callbacks_.say(priority, reason);
-    last_trouble_ = reason;
-  };
-  auto connection = link::Connection::connect(options_.socket);
-  if (!connection) return trouble(LOG_INFO, "flashd cannot be reached: " + connection.error().message());
-  const auto peer = connection->peer();
-  if (!peer) return trouble(LOG_WARNING, peer.error().message());
-  if (peer->uid != 0 && peer->uid != geteuid() && peer->uid != options_.flashd_uid)
-    return trouble(LOG_WARNING, options_.socket + " is not used: the listener runs as user " +
-                                    std::to_string(peer->uid) + ", not as root");
-  connection_ = std::move(*connection);
-  connected_at_ = now.mono;
-  said_hello_ = false;
+  using Way = link::Client::Way;
+  const auto [way, why] = client_.connect(now);
+  if (way == Way::NotYet) return;
+  if (way == Way::Connected) {
+    said_hello_ = false;
+    return;
+  }
+  const std::string reason =
+      way == Way::Unreachable ? "flashd cannot be reached: " + why : options_.socket + " is not used: " + why;
+  if (reason != last_trouble_) callbacks_.say(way == Way::Unreachable ? LOG_INFO : LOG_WARNING, reason);
+  last_trouble_ = reason;
 }
 
 void Session::close(Now now, const std::string& reason, int priority) {
-  connection_.close();
+  client_.close(now);
   const bool had = std::exchange(hello_, false);
   said_hello_ = want_metrics_ = false;
   stored_.reset();
   readings_.clear();
   families_.clear();
-  retry_at_ = now.mono + from_seconds(seconds(retry_) * random_.uniform(0.5, 1));
-  retry_ = std::min(retry_ * 2, options_.retry_longest);
   if (reason != last_trouble_ || priority < LOG_INFO)
     callbacks_.say(priority, "connection closed: " + reason);
   last_trouble_ = reason;
@@ -65,8 +62,8 @@ void Session::close(Now now, const std::string& reason, int priority) {
 }
 
 void Session::receive(Now now) {
-  for (int i = 0; i < kMessagesPerCall && connection_.open(); ++i) {
-    auto received = connection_.receive();
+  for (int i = 0; i < kMessagesPerCall && client_.open(); ++i) {
+    auto received = client_.connection().receive();
     if (!received) {
       const bool gone = received.error().is(std::errc::connection_reset);
       return close(now, gone ? "flashd closed it" : received.error().message(),
@@ -106,7 +103,7 @@ Result<void> Session::handle(const std::string& bytes) {
 }
 
 void Session::send(const wire::Reading& reading) {
-  if (connection_.open()) readings_[reading.rule] = reading;
+  if (client_.open()) readings_[reading.rule] = reading;
 }
 
 void Session::send(const wire::NearestPair& pair) {
@@ -117,29 +114,30 @@ Result<SendStatus> Session::say_next() {
   if (!said_hello_) {
     const wire::HelloUp hello{options_.software, static_cast<std::uint64_t>(getpid()),
                               static_cast<bool>(callbacks_.episode)};
-    FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Up(hello))));
+    FLASH_TRY(const SendStatus status, client_.connection().send(wire::encode(wire::Up(hello))));
     said_hello_ = status == SendStatus::Sent;
     return status;
   }
   if (!readings_.empty()) {
-    FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Up(readings_.begin()->second))));
+    FLASH_TRY(const SendStatus status,
+              client_.connection().send(wire::encode(wire::Up(readings_.begin()->second))));
     if (status == SendStatus::Sent) readings_.erase(readings_.begin());
     return status;
   }
   if (stored_) {
     FLASH_TRY(const SendStatus status,
-              connection_.send(wire::encode(wire::Up(wire::EpisodesStored{*stored_}))));
+              client_.connection().send(wire::encode(wire::Up(wire::EpisodesStored{*stored_}))));
     if (status == SendStatus::Sent) stored_.reset();
     return status;
   }
   if (!nearest_.empty()) {
     const auto& [agent, neighbour] = *nearest_.begin();
     FLASH_TRY(const SendStatus status,
-              connection_.send(wire::encode(wire::Up(wire::NearestPair{agent, neighbour}))));
+              client_.connection().send(wire::encode(wire::Up(wire::NearestPair{agent, neighbour}))));
     if (status == SendStatus::Sent) nearest_.erase(nearest_.begin());
     return status;
   }
-  FLASH_TRY(const SendStatus status, connection_.send(wire::encode(wire::Up(wire::WantMetrics{}))));
+  FLASH_TRY(const SendStatus status, client_.connection().send(wire::encode(wire::Up(wire::WantMetrics{}))));
   if (status == SendStatus::Sent) want_metrics_ = false;
   return status;
 }
@@ -149,21 +147,19 @@ void Session::episodes_stored(std::uint64_t epoch, std::uint64_t number) {
 }
 
 void Session::flush(Now now) {
-  while (connection_.open() && wants_to_write()) {
-    const auto status = say_next();
-    if (!status) return close(now, status.error().message(), LOG_INFO);
-    if (*status == SendStatus::Full) return;
-  }
+  const auto said_all = link::say_all(
+      client_.connection(), std::numeric_limits<int>::max(), [this] { return wants_to_write(); },
+      [this] { return say_next(); });
+  if (!said_all) close(now, said_all.error().message(), LOG_INFO);
 }
 
 Duration Session::run(Now now) {
-  if (!connection_.open() && now.mono >= retry_at_) connect(now);
-  if (connection_.open()) receive(now);
-  if (connection_.open() && !hello_ && now.mono - connected_at_ >= kHelloTimeout)
-    close(now, "flashd does not say Hello", LOG_INFO);
-  if (connection_.open() && now.mono - connected_at_ >= options_.retry_longest) retry_ = options_.retry_first;
+  connect(now);
+  if (client_.open()) receive(now);
+  if (client_.hello_late(now, hello_)) close(now, "flashd does not say Hello", LOG_INFO);
+  if (client_.open()) client_.settle(now);
   flush(now);
-  if (!connection_.open()) return std::max(retry_at_ - now.mono, Duration{});
+  if (!client_.open()) return client_.until_retry(now);
   return hello_ ? kNothingToDo : kHelloTimeout;
 }
 

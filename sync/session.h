@@ -15,7 +15,7 @@
 #include "core/random.h"
 #include "core/result.h"
 #include "core/time.h"
-#include "link/seqpacket.h"
+#include "link/peer.h"
 #include "link/sync_messages.h"
 
 namespace flash::sync {
@@ -42,7 +42,7 @@ class Session {
   Session(SessionOptions options, SessionCallbacks callbacks, Random random);
 
   /// -1: not connected. To poll for reading, and for writing if wants_to_write().
-  int fd() const { return connection_.fd(); }
+  int fd() const { return client_.fd(); }
   bool wants_to_write() const {
     return hello_ && !(readings_.empty() && !want_metrics_ && !stored_ && nearest_.empty() && said_hello_);
   }
@@ -71,8 +71,7 @@ class Session {
 
   SessionOptions options_;
   SessionCallbacks callbacks_;
-  Random random_;
-  link::Connection connection_;
+  link::Client client_;
   bool hello_ = false;       // flashd's has come
   bool said_hello_ = false;  // ours has gone
   std::string software_;
@@ -82,7 +81,6 @@ class Session {
   std::optional<std::uint64_t> stored_;             // to be said
   std::map<std::string, link::Neighbour> nearest_;  // stay where the connection ends
   std::vector<link::sync::Family> families_;
-  Duration connected_at_{}, retry_at_{}, retry_;
   std::string last_trouble_;
 };
 
