@@ -1,5 +1,6 @@
-// Purpose: the project's only virtual interfaces. A seam is here because at least two real implementations
-// stand behind it (kernel, systemd, simulator, captured host); do not add one elsewhere.
+// Purpose: the virtual interfaces around the control loop. A seam is here because at least two real implementations
+// stand behind it (kernel, systemd, simulator, captured host). The only other place with one is agents/learner.h,
+// for what learns; do not add one elsewhere.
 // Ownership: the composition root (daemon/app) owns all implementations and outlives their users.
 // Thread rule: every method is called from the thread that runs the control loop.
 #pragma once

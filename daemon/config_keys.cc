@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/algorithms.h"
 #include "core/json.h"
 #include "host/parse.h"
 #include "link/metric_selector.h"
@@ -417,14 +418,16 @@ std::vector<ConfigKey> make_table() {
         field,
         {.pointer = pointer, .type = KeyType::Choice, .choices = std::move(choices), .meaning = meaning}));
   };
-  one_of(FIELD(config.learner.settings.limits_offline), "/learner/limits_offline", {"td3+bc", "bcq"},
+  one_of(FIELD(config.learner.settings.limits_offline), "/learner/limits_offline",
+         algorithm_names(action_form(Task::ResourceLimits), LearningPhase::Offline),
          "How policies for limits are learned from logged steps: TD3 with behaviour cloning, or "
          "batch-constrained "
          "Q-learning.");
   one_of(FIELD(config.learner.settings.frequency_offline), "/learner/frequency_offline",
-         {"td3+bc", "iql", "bcq"}, "The same for frequency, or implicit Q-learning.");
+         algorithm_names(action_form(Task::CpuFrequency), LearningPhase::Offline),
+         "The same for frequency, or implicit Q-learning.");
   one_of(FIELD(config.learner.settings.frequency_algorithm), "/learner/frequency_algorithm",
-         {"q-learning", "tabular-q"},
+         algorithm_names(action_form(Task::CpuFrequency), LearningPhase::Online),
          "How the frequency policy goes on learning while it acts: with a Q-network, or with a table.");
   t.push_back(bound(FIELD(config.learner.settings.double_q),
                     {.pointer = "/learner/double_q",
