@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <variant>
 
-#include "agents/ddpg.h"
+#include "agents/learner.h"
+#include "agents/net.h"
 #include "agents/off_policy_estimate.h"
 #include "agents/offline.h"
-#include "agents/q_learning.h"
+#include "agents/registry.h"
 #include "agents/replay.h"
 #include "agents/scaling.h"
-#include "agents/tabular_q.h"
 #include "core/json.h"
 
 namespace flash {
@@ -23,51 +22,10 @@ Error invalid(std::string message) {
 Result<void> check(const AgentSpaces& spaces, const AgentOptions& o) {
   if (spaces.state_dim < 1 || spaces.state_dim > 256) return invalid("state_dim is not within 1 to 256");
   if (spaces.action_dim < 1 || spaces.action_dim > 256) return invalid("action_dim is not within 1 to 256");
-  if (o.limits_offline != "td3+bc" && o.limits_offline != "bcq")
-    return invalid("limits_offline: '" + o.limits_offline + "' is neither td3+bc nor bcq");
-  if (o.frequency_offline != "td3+bc" && o.frequency_offline != "iql" && o.frequency_offline != "bcq")
-    return invalid("frequency_offline: '" + o.frequency_offline + "' is none of td3+bc, iql, bcq");
-  if (o.frequency_algorithm != "q-learning" && o.frequency_algorithm != "tabular-q")
-    return invalid("frequency_algorithm: '" + o.frequency_algorithm +
-                   "' is neither q-learning nor tabular-q");
   if (!(o.discount >= 0 && o.discount < 1)) return invalid("discount is not within [0, 1)");
   if (o.learning_starts < 1) return invalid("learning_starts is below 1");
   if (o.replay_steps < o.learning_starts) return invalid("replay_steps is below learning_starts");
   return {};
-}
-
-using Learner = OnlineLearner;
-
-Result<Learner> make_learner(const AgentSpaces& s, const AgentOptions& o, Random& random) {
-  if (action_form(s.task) == ActionForm::Continuous) {
-    DdpgOptions d;
-    d.discount = o.discount;
-    return Learner(make_ddpg(s.state_dim, s.action_dim, d, random));
-  }
-  if (o.frequency_algorithm == "tabular-q") {
-    if (s.state_dim != kFrequencyCellEntries)
-      return invalid("tabular-q has cells for " + std::to_string(kFrequencyCellEntries) +
-                     " state entries, not for " + std::to_string(s.state_dim));
-    TabularQOptions t;
-    t.discount = o.discount;
-    return Learner(make_tabular_q(frequency_cells(), s.action_dim, t));
-  }
-  QLearningOptions q;
-  q.double_q = o.double_q;
-  q.discount = o.discount;
-  return Learner(make_q_learning(s.state_dim, s.action_dim, q, random));
-}
-
-const char* algorithm(const Learner& learner) {
-  if (std::holds_alternative<Ddpg>(learner)) return "ddpg";
-  return std::holds_alternative<QLearning>(learner) ? "q-learning" : "tabular-q";
-}
-
-std::vector<Part> parts(TabularQ&) {
-  return {};
-}
-std::vector<Part> parts(Learner& learner) {
-  return std::visit([](auto& l) { return parts(l); }, learner);
 }
 
 /// From `first` to `last` while the agent makes its first `kExploring` steps of its own; by the fallback's
@@ -82,11 +40,13 @@ float schedule(double first, double last, std::uint64_t own_steps) {
 
 struct Agent::Impl {
   AgentSpaces spaces;
+  ActionForm form;
   AgentOptions options;
+  AlgorithmRow algorithm;
   Replay replay;
   Scaling scaling;
   Random random;
-  Learner learner;
+  std::unique_ptr<Learner> learner;
   Offline offline;
   std::uint64_t seen = 0;         // transitions ever added
   std::uint64_t own_steps = 0;    // of them, not by the fallback
@@ -95,26 +55,32 @@ struct Agent::Impl {
   std::vector<at::Tensor> last_finite;  // parameters of all parts
   std::uint64_t copied_at = 0;          // value of online_updates + offline_updates
 
-  Impl(const AgentSpaces& s, const AgentOptions& o, Random r, Learner l)
+  Impl(const AgentSpaces& s, const AgentOptions& o, const AlgorithmRow& online,
+       const AlgorithmRow& offline_row, Random r, std::unique_ptr<Learner> l)
       : spaces(s),
+        form(action_form(s.task)),
         options(o),
-        replay(s.state_dim, action_form(s.task) == ActionForm::Discrete ? 1 : s.action_dim,
-               static_cast<std::size_t>(o.replay_steps)),
+        algorithm(online),
+        replay(s.state_dim, action_size(), static_cast<std::size_t>(o.replay_steps)),
         scaling(unscaled(s.state_dim, o.discount)),
         random(r),
         learner(std::move(l)),
-        offline(o) {
-    last_finite = copy_parts(parts(learner));
+        offline(s, o, offline_row, online) {
+    last_finite = copy_parts(learner->parts());
   }
 
+  bool levels() const { return form == ActionForm::Discrete; }
+  /// Numbers of an action as it is logged.
+  int action_size() const { return levels() ? 1 : spaces.action_dim; }
   bool ready() const { return replay.size() >= static_cast<std::size_t>(options.learning_starts); }
+  Experience experience(bool by_fallback_only) { return {replay, scaling, random, by_fallback_only}; }
 
   /// The networks are rewritten to compute the same.
   void rescale_to(Scaling to) {
-    std::visit([&](auto& l) { rescale(l, scaling, to); }, learner);
+    learner->rescale(scaling, to);
     offline.rescale(scaling, to);
     scaling = std::move(to);
-    last_finite = copy_parts(parts(learner));
+    last_finite = copy_parts(learner->parts());
   }
 
   /// Measured again each time the data has doubled; in between inputs and outputs keep their meaning.
@@ -133,30 +99,58 @@ struct Agent::Impl {
     rescale_to(std::move(to));
   }
 
-  Losses update_online() {
-    if (auto* ddpg = std::get_if<Ddpg>(&learner)) {
-      if (const auto held = offline.update_online(replay, scaling, *ddpg, online_updates, random))
-        return *held;
-      return update(*ddpg, sample(replay, scaling, random, ddpg->options.batch, false));
-    }
-    if (auto* q = std::get_if<QLearning>(&learner))
-      return {update(*q, sample(replay, scaling, random, q->options.batch, true)), 0};
-    return {update(std::get<TabularQ>(learner), replay, scaling, random), 0};
+  /// The learner's own updates, counted.
+  void update_learner(int n, bool by_fallback_only, std::uint64_t& counter, UpdateSum& sum) {
+    const std::uint64_t before = sum.updates;
+    if (sum.finite) learner->update(n, experience(by_fallback_only), sum);
+    counter += sum.updates - before;
   }
 
-  /// `n` times `one`; what is no longer finite goes back to where it last was.
-  template <class One>
-  UpdateReport learn(int n, std::uint64_t& counter, One one) {
-    UpdateReport report;
-    for (int i = 0; i < n && report.finite; ++i) {
-      const Losses l = one();
-      ++report.updates;
-      ++counter;
-      report.critic_loss += l.critic;
-      report.actor_loss += l.actor;
-      report.finite = std::isfinite(l.critic) && std::isfinite(l.actor);
+  UpdateReport learn_online(int n) {
+    UpdateSum sum;
+    // While the policy is still held near the data, the offline method makes them.
+    for (int i = 0; i < n && sum.finite; ++i) {
+      const auto held = offline.update_online(*learner, experience(false), online_updates);
+      if (!held) break;
+      sum.add(*held);
+      ++online_updates;
     }
-    const std::vector<Part> all = parts(learner);
+    update_learner(n - static_cast<int>(sum.updates), false, online_updates, sum);
+    return finish(sum);
+  }
+
+  UpdateReport learn_offline_itself(int n) {
+    UpdateSum sum;
+    rescale_when_due();
+    update_learner(n, true, offline_updates, sum);
+    return finish(sum);
+  }
+
+  UpdateReport learn_offline_beside(int n) {
+    UpdateSum sum;
+    use_spread(kOfflineSpread);
+    // New networks bring their own scaling.
+    n = offline.prepare(n, replay, random);
+    sum.repeat(n, [&] {
+      bool renewed = false;
+      const Losses losses = offline.update(replay, scaling, learner, random, renewed);
+      if (renewed) {
+        // Online learning starts over with it, and so does the weight of behaviour cloning.
+        online_updates = 0;
+        copied_at = offline_updates;
+        measured_at = seen;
+        last_finite = copy_parts(learner->parts());
+      }
+      ++offline_updates;
+      return losses;
+    });
+    return finish(sum);
+  }
+
+  /// What is no longer finite goes back to where it last was.
+  UpdateReport finish(const UpdateSum& sum) {
+    UpdateReport report{sum.updates, sum.losses.critic, sum.losses.actor, sum.finite};
+    const std::vector<Part> all = learner->parts();
     report.finite = report.finite && all_finite(all);
     constexpr std::uint64_t kCopyEvery = 50;  // updates; a copy costs a tenth of one
     if (!report.finite) {
@@ -179,20 +173,24 @@ Agent::~Agent() = default;
 
 Result<std::unique_ptr<Agent>> Agent::create(const AgentSpaces& spaces, const AgentOptions& options) {
   FLASH_CHECK(check(spaces, options));
+  const ActionForm form = action_form(spaces.task);
+  FLASH_TRY(const AlgorithmRow offline,
+            algorithm_row("offline", options.offline, form, LearningPhase::Offline));
+  FLASH_TRY(const AlgorithmRow online, algorithm_row("online", options.online, form, LearningPhase::Online));
   Random random(options.seed);
-  FLASH_TRY(Learner learner, make_learner(spaces, options, random));
+  FLASH_TRY(auto learner, online.make(spaces, options, random));
   return std::unique_ptr<Agent>(
-      new Agent(std::make_unique<Impl>(spaces, options, random, std::move(learner))));
+      new Agent(std::make_unique<Impl>(spaces, options, online, offline, random, std::move(learner))));
 }
 
 Result<void> Agent::add(const Transition& t) {
   const AgentSpaces& s = impl_->spaces;
-  const bool levels = action_form(s.task) == ActionForm::Discrete;
+  const bool levels = impl_->levels();
   const auto sane = [](const std::vector<float>& v) {
     return std::all_of(v.begin(), v.end(), [](float x) { return std::abs(x) <= 1e6F; });
   };
   const auto is_action = [&](const std::vector<float>& a) {
-    if (a.size() != static_cast<std::size_t>(levels ? 1 : s.action_dim)) return false;
+    if (a.size() != static_cast<std::size_t>(impl_->action_size())) return false;
     return std::all_of(a.begin(), a.end(), [&](float x) {
       return levels ? x >= 0 && x < static_cast<float>(s.action_dim) && x == std::floor(x) : std::abs(x) <= 1;
     });
@@ -210,6 +208,7 @@ Result<void> Agent::add(const Transition& t) {
   impl_->replay.add(t);
   ++impl_->seen;
   if (!t.by_fallback) ++impl_->own_steps;
+  if (!t.by_fallback || !impl_->algorithm.name.on_policy) impl_->learner->add(t);
   return {};
 }
 
@@ -222,41 +221,28 @@ bool Agent::ready() const {
 
 UpdateReport Agent::learn_offline(int n) {
   if (!impl_->ready() || impl_->replay.by_fallback() == 0) return {};
-  Impl& a = *impl_;
-  if (auto* table = std::get_if<TabularQ>(&a.learner)) {
-    a.rescale_when_due();
-    return a.learn(n, a.offline_updates, [&]() -> Losses {
-      return {update(*table, a.replay, a.scaling, a.random, true), 0};
-    });
+  switch (impl_->learner->offline_phase()) {
+    case OfflinePhase::Itself:
+      return impl_->learn_offline_itself(n);
+    case OfflinePhase::HandOver:
+      return impl_->learn_offline_beside(n);
+    case OfflinePhase::None:
+      break;
   }
-  a.use_spread(kOfflineSpread);
-  // New networks bring their own scaling.
-  n = a.offline.prepare(n, a.replay, a.learner, a.random);
-  return a.learn(n, a.offline_updates, [&] {
-    bool renewed = false;
-    const Losses losses = a.offline.update(a.replay, a.scaling, a.learner, a.random, renewed);
-    if (renewed) {
-      // Online learning starts over with it, and so does the weight of behaviour cloning.
-      a.online_updates = 0;
-      a.copied_at = a.offline_updates;
-      a.measured_at = a.seen;
-      a.last_finite = copy_parts(parts(a.learner));
-    }
-    return losses;
-  });
+  return {};
 }
 
 UpdateReport Agent::learn_online(int n) {
   if (!impl_->ready()) return {};
   impl_->use_spread(kOnlineSpread);
   impl_->rescale_when_due();
-  return impl_->learn(n, impl_->online_updates, [&] { return impl_->update_online(); });
+  return impl_->learn_online(n);
 }
 
 bool Agent::learned() const {
   if (impl_->online_updates > 0) return true;
-  // The offline method of resource-limits learns beside the seat first.
-  return std::holds_alternative<Ddpg>(impl_->learner) ? impl_->offline.in_seat() : impl_->offline_updates > 0;
+  // Continuous: the offline method learns beside the seat first.
+  return impl_->levels() ? impl_->offline_updates > 0 : impl_->offline.in_seat();
 }
 
 OffPolicyEstimate Agent::estimate() {
@@ -267,33 +253,21 @@ OffPolicyEstimate Agent::estimate() {
 PolicySnapshot Agent::snapshot() const {
   PolicySnapshot p;
   p.task = impl_->spaces.task;
-  const bool by_offline = impl_->offline.in_seat() && impl_->online_updates == 0;
-  p.algorithm = by_offline ? impl_->offline.algorithm(action_form(p.task) == ActionForm::Discrete)
-                           : algorithm(impl_->learner);
+  const bool online = impl_->online_updates > 0, by_offline = impl_->offline.in_seat() && !online;
+  p.algorithm = by_offline ? impl_->offline.algorithm() : impl_->algorithm.name.name;
   p.mean = impl_->scaling.mean;
   p.scale = impl_->scaling.scale;
   p.value_offset = static_cast<float>(impl_->scaling.value_offset());
   p.value_scale = static_cast<float>(impl_->scaling.value_scale());
   // Table 8: sigma 0.2, here falling; Table 10 explores by epsilon. flashd's own budget caps both.
-  if (action_form(p.task) == ActionForm::Continuous)
-    p.exploration.sigma = schedule(0.2, 0.05, impl_->own_steps);
-  else
+  if (impl_->levels())
     p.exploration.epsilon = schedule(0.2, 0.05, impl_->own_steps);
-  if (const auto* ddpg = std::get_if<Ddpg>(&impl_->learner)) {
-    // The target's is the mean of the last few hundred actors: it does not swing with the last minibatches.
-    p.actor = to_layers(impl_->online_updates > 0 ? ddpg->target_actor : ddpg->actor);
-    p.critic = to_layers(ddpg->critic);
-  } else if (const auto* q = std::get_if<QLearning>(&impl_->learner)) {
-    p.actor = to_layers(impl_->online_updates > 0 ? q->target_q : q->q);
-    if (auto scores = impl_->offline.scores(); by_offline && !scores.empty()) {
-      p.critic = std::move(p.actor);
-      p.actor = std::move(scores);
-    }
-  } else {
-    const TabularQ& table = std::get<TabularQ>(impl_->learner);
-    p.actor = to_layers(table);
-    p.mean.assign(p.mean.size(), 0.0F);  // its cells are cut in the raw state
-    p.scale.assign(p.scale.size(), 1.0F);
+  else
+    p.exploration.sigma = schedule(0.2, 0.05, impl_->own_steps);
+  impl_->learner->policy(p, online);
+  if (auto scores = impl_->offline.scores(); by_offline && !scores.empty()) {
+    p.critic = std::move(p.actor);
+    p.actor = std::move(scores);
   }
   return p;
 }
@@ -301,23 +275,6 @@ PolicySnapshot Agent::snapshot() const {
 namespace {
 
 constexpr int kCheckpointFormat = 1;
-
-void put_numbers(TensorFile& file, const std::string& name, const std::vector<float>& values) {
-  file.tensors.push_back({name, {static_cast<std::int64_t>(values.size())}, values});
-}
-
-Result<void> get_numbers(const TensorFile& file, const std::string& name, float least,
-                         std::vector<float>& values) {
-  const Tensor* from = file.find(name);
-  if (from == nullptr || from->values.size() != values.size())
-    return invalid("checkpoint: array '" + name + "' is missing or does not have " +
-                   std::to_string(values.size()) + " numbers");
-  for (float x : from->values)
-    if (!(x >= least && x <= 1e6F))
-      return invalid("checkpoint: array '" + name + "' has an impossible number");
-  values = from->values;
-  return {};
-}
 
 /// Numbers of the checkpoint's meta by name; a missing one or one of another type is remembered.
 struct Meta {
@@ -348,7 +305,7 @@ TensorFile Agent::checkpoint() const {
   *file.meta = {{"task", to_string(impl_->spaces.task)},
                 {"state_dim", impl_->spaces.state_dim},
                 {"action_dim", impl_->spaces.action_dim},
-                {"algorithm", algorithm(impl_->learner)},
+                {"algorithm", impl_->algorithm.name.name},
                 {"random", impl_->random.state()},
                 {"seen", impl_->seen},
                 {"own_steps", impl_->own_steps},
@@ -361,16 +318,13 @@ TensorFile Agent::checkpoint() const {
                 {"spread", impl_->scaling.spread}};
   put_numbers(file, "state_mean", impl_->scaling.mean);
   put_numbers(file, "state_scale", impl_->scaling.scale);
-  for (const Part& part : parts(impl_->learner)) {
+  for (const Part& part : impl_->learner->parts()) {
     put(file, part.name, *part.network);
     if (part.adam == nullptr) continue;
     put(file, part.name, *part.adam);
     file.meta["adam_steps"][part.name] = static_cast<std::uint64_t>(part.adam->steps);
   }
-  if (const auto* table = std::get_if<TabularQ>(&impl_->learner)) {
-    put_numbers(file, "table", table->q);
-    put_numbers(file, "visits", table->visits);
-  }
+  impl_->learner->checkpoint(file);
   return file;
 }
 
@@ -381,7 +335,7 @@ Result<void> Agent::restore(const TensorFile& file) {
   const nlohmann::json same = {{"task", to_string(now.spaces.task)},
                                {"state_dim", now.spaces.state_dim},
                                {"action_dim", now.spaces.action_dim},
-                               {"algorithm", algorithm(now.learner)}};
+                               {"algorithm", now.algorithm.name.name}};
   for (const auto& [key, value] : same.items())
     if (!file.meta->contains(key) || file.meta[key] != value)
       return invalid("checkpoint: its " + key + " is " +
@@ -389,19 +343,16 @@ Result<void> Agent::restore(const TensorFile& file) {
                      value.dump());
   // All into a new learner first: a checkpoint that is refused half way changes nothing.
   Random random(now.options.seed);
-  FLASH_TRY(Learner learner, make_learner(now.spaces, now.options, random));
+  FLASH_TRY(auto learner, now.algorithm.make(now.spaces, now.options, random));
   Meta meta{*file.meta, ""};
   Meta adam_steps{file.meta->contains("adam_steps") ? file.meta["adam_steps"] : *file.meta, ""};
-  for (const Part& part : parts(learner)) {
+  for (const Part& part : learner->parts()) {
     FLASH_CHECK(get(file, part.name, *part.network));
     if (part.adam == nullptr) continue;
     FLASH_CHECK(get(file, part.name, *part.network, *part.adam));
     part.adam->steps = static_cast<std::int64_t>(adam_steps.count(part.name.c_str()));
   }
-  if (auto* table = std::get_if<TabularQ>(&learner)) {
-    FLASH_CHECK(get_numbers(file, "table", -1e6F, table->q));
-    FLASH_CHECK(get_numbers(file, "visits", 0, table->visits));
-  }
+  FLASH_CHECK(learner->resume(file));
   Scaling scaling = now.scaling;
   FLASH_CHECK(get_numbers(file, "state_mean", -1e6F, scaling.mean));
   FLASH_CHECK(get_numbers(file, "state_scale", kLeastStateScale, scaling.scale));
@@ -423,9 +374,8 @@ Result<void> Agent::restore(const TensorFile& file) {
   to.measured_at = measured_at;
   to.online_updates = online;
   to.offline_updates = offline;
-  to.offline = Offline(now.options);
   to.offline.restored(in_seat != 0);
-  to.last_finite = copy_parts(parts(to.learner));
+  to.last_finite = copy_parts(to.learner->parts());
   to.copied_at = online + offline;
   return {};
 }

@@ -24,14 +24,14 @@ struct AgentSpaces {
 
 /// Hyperparameters: FLASH Table 8 (DDPG) and Table 10 (Q-learning); deviations say why.
 struct AgentOptions {
-  std::string limits_offline = "td3+bc";           // "td3+bc", "bcq"
-  std::string frequency_offline = "td3+bc";        // "td3+bc", "iql", "bcq"
-  std::string frequency_algorithm = "q-learning";  // "q-learning", "tabular-q"
+  /// Names of core/algorithms.h for the task's form of actions; empty: the first there.
+  std::string offline, online;
   bool double_q = true;
   double discount = 0.99;
   int learning_starts = 100;
   int replay_steps = 5000;
   std::uint64_t seed = 1;
+  bool operator==(const AgentOptions&) const = default;
 };
 
 /// (s_t, a_t, r_t+1, s_t+1), all trusted. Spaces as AgentSpaces; a_t of cpu-frequency is {level}. An

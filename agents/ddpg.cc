@@ -62,4 +62,22 @@ void rescale(Ddpg& d, const Scaling& from, const Scaling& to) {
   }
 }
 
+void DdpgLearner::update(int n, const Experience& from, UpdateSum& sum) {
+  sum.repeat(n, [&] { return flash::update(ddpg, sample(from, ddpg.options.batch, false)); });
+}
+
+void DdpgLearner::policy(PolicySnapshot& p, bool online) const {
+  // The target's is the mean of the last few hundred actors: it does not swing with the last minibatches.
+  p.actor = to_layers(online ? ddpg.target_actor : ddpg.actor);
+  p.critic = to_layers(ddpg.critic);
+}
+
+Result<std::unique_ptr<Learner>> ddpg_learner(const AgentSpaces& spaces, const AgentOptions& options,
+                                              Random& random) {
+  DdpgOptions d;
+  d.discount = options.discount;
+  return std::unique_ptr<Learner>(
+      std::make_unique<DdpgLearner>(make_ddpg(spaces.state_dim, spaces.action_dim, d, random)));
+}
+
 }  // namespace flash

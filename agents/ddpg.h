@@ -5,6 +5,9 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <memory>
+
+#include "agents/learner.h"
 #include "agents/minibatch.h"
 #include "agents/net.h"
 
@@ -39,15 +42,27 @@ at::Tensor ddpg_critic_loss(const Ddpg& ddpg, const Minibatch& batch, const at::
 /// -1/N sum Q_w(s_t, pi(s_t)); its gradient is eq. (3.3), with the critic's parameters held constant.
 at::Tensor ddpg_actor_loss(const Ddpg& ddpg, const Minibatch& batch);
 
-struct Losses {
-  double critic = 0, actor = 0;
-};
-
 /// One update of critic, actor and both target networks (Alg. 3.3 lines 12-15).
 Losses update(Ddpg& ddpg, const Minibatch& batch);
 
 std::vector<Part> parts(Ddpg& ddpg);
 /// The scaling changes; what the networks compute stays.
 void rescale(Ddpg& ddpg, const Scaling& from, const Scaling& to);
+
+class DdpgLearner : public Learner {
+ public:
+  explicit DdpgLearner(Ddpg d) : ddpg(std::move(d)) {}
+  void update(int n, const Experience& from, UpdateSum& sum) override;
+  void policy(PolicySnapshot& policy, bool online) const override;
+  std::vector<Part> parts() override { return flash::parts(ddpg); }
+  void rescale(const Scaling& from, const Scaling& to) override { flash::rescale(ddpg, from, to); }
+  OfflinePhase offline_phase() const override { return OfflinePhase::HandOver; }
+  Ddpg* actor_critic() override { return &ddpg; }
+
+  Ddpg ddpg;
+};
+/// The row "ddpg".
+Result<std::unique_ptr<Learner>> ddpg_learner(const AgentSpaces& spaces, const AgentOptions& options,
+                                              Random& random);
 
 }  // namespace flash

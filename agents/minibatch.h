@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include "agents/learner.h"
 #include "agents/net.h"
 #include "agents/replay.h"
 #include "agents/scaling.h"
@@ -27,6 +28,9 @@ Minibatch gather(const Replay& replay, const Scaling& scaling, std::span<const s
 /// B transitions, uniform with replacement. REQUIRES: the replay has one (of the fallback, if asked).
 Minibatch sample(const Replay& replay, const Scaling& scaling, Random& random, int batch, bool levels,
                  bool by_fallback_only = false);
+inline Minibatch sample(const Experience& from, int batch, bool levels) {
+  return sample(from.replay, from.scaling, from.random, batch, levels, from.by_fallback_only);
+}
 
 /// For keep_function() when the scaling changes.
 inline InputScale input_scale(const Scaling& s) {

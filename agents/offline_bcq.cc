@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "agents/offline_iql.h"
 #include "agents/offline_td3_bc.h"
 
 namespace flash {
@@ -140,6 +141,54 @@ Losses update(DiscreteBcq& bcq, const Minibatch& b) {
   losses.actor = imitate(bcq.scores, bcq.scores_adam, constrained_argmax(bcq, bcq.q, b.s_t));
   soft_update(bcq.target_q, bcq.q, bcq.options.tau);
   return losses;
+}
+
+namespace {
+
+struct LimitsBcq : OfflineMethod {
+  Bcq bcq;
+  explicit LimitsBcq(Bcq b) : bcq(std::move(b)) {}
+
+  Losses update(Learner& learner, const Experience& from) override {
+    const Losses losses = flash::update(bcq, sample(from, bcq.options.batch, false), from.random);
+    Ddpg& ddpg = *learner.actor_critic();
+    soft_update(ddpg.actor, bcq.actor, 1);
+    soft_update(ddpg.target_actor, bcq.actor, 1);
+    soft_update(ddpg.critic, bcq.q1, 1);
+    soft_update(ddpg.target_critic, bcq.target_q1, 1);
+    return losses;
+  }
+};
+
+struct LevelsBcq : OfflineMethod {
+  DiscreteBcq bcq;
+  Adam hand_over;
+  explicit LevelsBcq(DiscreteBcq b) : bcq(std::move(b)) {}
+
+  Losses update(Learner& learner, const Experience& from) override {
+    const Minibatch batch = sample(from, bcq.options.batch, true);
+    const Losses losses = flash::update(bcq, batch);
+    learner.fit_values(batch.s_t, supported_values(bcq.q, bcq.behaviour, bcq.options.threshold, batch.s_t),
+                       hand_over);
+    return losses;
+  }
+  std::vector<DenseLayer> scores() const override { return to_layers(bcq.scores); }
+};
+
+}  // namespace
+
+OfflinePair offline_bcq(const OfflineSite& site) {
+  OfflinePair pair;
+  if (site.form() == ActionForm::Discrete) {
+    pair.method = std::make_unique<LevelsBcq>(
+        make_discrete_bcq(site.replay.state_dim(), site.spaces.action_dim, {}, site.random));
+    pair.learner = site.new_learner();
+  } else {
+    pair.learner = site.new_learner();
+    pair.method =
+        std::make_unique<LimitsBcq>(make_bcq(*pair.learner->actor_critic(), site.replay, {}, site.random));
+  }
+  return pair;
 }
 
 }  // namespace flash

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agents/ddpg.h"
+#include "agents/registry.h"
 #include "core/random.h"
 
 namespace flash {
@@ -70,5 +71,8 @@ DiscreteBcq make_discrete_bcq(int state_dim, int levels, const DiscreteBcqOption
 at::Tensor constrained_argmax(const DiscreteBcq& bcq, const Network& q, const at::Tensor& s);
 /// One update of all. REQUIRES: batch has level_t.
 Losses update(DiscreteBcq& bcq, const Minibatch& batch);
+
+/// The row "bcq".
+OfflinePair offline_bcq(const OfflineSite& site);
 
 }  // namespace flash

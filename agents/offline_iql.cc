@@ -13,6 +13,9 @@ at::Tensor smaller_q(const Iql& iql, const Minibatch& b) {
 /// How far below the least supported value an unsupported level is set, in deviations of the reward.
 constexpr double kBelowSupport = 0.5;
 
+/// How likely, relative to the favourite, a level must be for its value to go over to Q-learning.
+constexpr double kIqlSupport = 0.1;
+
 }  // namespace
 
 Iql make_iql(int state_dim, int levels, const IqlOptions& options, Random& random) {
@@ -75,6 +78,32 @@ at::Tensor supported_values(const Network& q, const Network& scores, double supp
   const at::Tensor values = mlp(q, s_t);
   const at::Tensor least = values.masked_fill(supported.logical_not(), 1e6).amin(1, true) - kBelowSupport;
   return at::where(supported, values, at::minimum(values, least.expand_as(values)));
+}
+
+namespace {
+
+struct LevelsIql : OfflineMethod {
+  Iql iql;
+  Adam hand_over;
+  explicit LevelsIql(Iql i) : iql(std::move(i)) {}
+
+  Losses update(Learner& learner, const Experience& from) override {
+    const Minibatch batch = sample(from, iql.options.batch, true);
+    const Losses losses = flash::update(iql, batch);
+    learner.fit_values(batch.s_t, supported_values(iql.q1, iql.scores, kIqlSupport, batch.s_t), hand_over);
+    return losses;
+  }
+  std::vector<DenseLayer> scores() const override { return to_layers(iql.scores); }
+};
+
+}  // namespace
+
+OfflinePair offline_iql(const OfflineSite& site) {
+  OfflinePair pair;
+  pair.method =
+      std::make_unique<LevelsIql>(make_iql(site.replay.state_dim(), site.spaces.action_dim, {}, site.random));
+  pair.learner = site.new_learner();
+  return pair;
 }
 
 }  // namespace flash

@@ -9,6 +9,7 @@
 
 #include "agents/ddpg.h"
 #include "agents/q_learning.h"
+#include "agents/registry.h"
 
 namespace flash {
 
@@ -48,5 +49,8 @@ Losses update(Iql& iql, const Minibatch& batch);
 /// Levels that were never tried have no value worth the name, and the highest of them would decide. [B,
 /// levels].
 at::Tensor supported_values(const Network& q, const Network& scores, double support, const at::Tensor& s_t);
+
+/// The row "iql".
+OfflinePair offline_iql(const OfflineSite& site);
 
 }  // namespace flash

@@ -210,4 +210,55 @@ void rescale(Td3Bc& td3, const Scaling& from, const Scaling& to) {
   }
 }
 
+namespace {
+
+struct LimitsTd3Bc : OfflineMethod {
+  Td3Bc td3;
+  explicit LimitsTd3Bc(Td3Bc t) : td3(std::move(t)) {}
+
+  Losses update(Learner& learner, const Experience& from) override {
+    return flash::update(td3, *learner.actor_critic(), sample(from, td3.options.batch, false), 1,
+                         from.random);
+  }
+  std::optional<Losses> hold(Ddpg& ddpg, const Experience& from, std::uint64_t online_updates) override {
+    return flash::update(td3, ddpg, sample(from, td3.options.batch, false),
+                         bc_weight(td3.options, online_updates), from.random);
+  }
+  void rescale(const Scaling& from, const Scaling& to) override { flash::rescale(td3, from, to); }
+};
+
+struct FrequencyTd3Bc : OfflineMethod {
+  LevelsTd3Bc levels;
+  Adam hand_over;
+  explicit FrequencyTd3Bc(LevelsTd3Bc l) : levels(std::move(l)) {}
+
+  Losses update(Learner& learner, const Experience& from) override {
+    const Minibatch batch = sample(from, levels.td3.options.batch, false);
+    const Losses losses = flash::update(levels, batch, from.random);
+    learner.fit_values(batch.s_t, level_values(levels, batch.s_t), hand_over);
+    return losses;
+  }
+  std::vector<DenseLayer> scores() const override { return level_scores(levels); }
+};
+
+}  // namespace
+
+OfflinePair offline_td3_bc(const OfflineSite& site) {
+  OfflinePair pair;
+  if (site.form() == ActionForm::Discrete) {
+    pair.method = std::make_unique<FrequencyTd3Bc>(
+        make_levels_td3_bc(site.spaces.action_dim, site.replay, {}, {}, site.random));
+    pair.learner = site.new_learner();
+  } else {
+    pair.learner = site.new_learner();
+    pair.method = std::make_unique<LimitsTd3Bc>(
+        make_td3_bc(*pair.learner->actor_critic(), site.replay, 0, {}, site.random));
+  }
+  return pair;
+}
+
+std::unique_ptr<OfflineMethod> hold_by_td3_bc(const Ddpg& ddpg, const Replay& replay) {
+  return std::make_unique<LimitsTd3Bc>(resume_td3_bc(ddpg, replay, {}));
+}
+
 }  // namespace flash

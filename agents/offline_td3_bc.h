@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agents/ddpg.h"
+#include "agents/registry.h"
 #include "core/random.h"
 
 namespace flash {
@@ -99,5 +100,11 @@ at::Tensor level_values(const LevelsTd3Bc& levels, const at::Tensor& s_t);
 
 /// The scaling changes; what the networks compute stays.
 void rescale(Td3Bc& td3, const Scaling& from, const Scaling& to);
+
+/// The row "td3+bc".
+OfflinePair offline_td3_bc(const OfflineSite& site);
+/// The method for a ddpg that goes on learning: whatever it was that trained it offline, TD3+BC holds it near the
+/// data.
+std::unique_ptr<OfflineMethod> hold_by_td3_bc(const Ddpg& ddpg, const Replay& replay);
 
 }  // namespace flash

@@ -44,4 +44,26 @@ void rescale(QLearning& l, const Scaling& from, const Scaling& to) {
   }
 }
 
+void QLearner::update(int n, const Experience& from, UpdateSum& sum) {
+  sum.repeat(n, [&] { return Losses{flash::update(q, sample(from, q.options.batch, true)), 0}; });
+}
+
+void QLearner::policy(PolicySnapshot& p, bool online) const {
+  p.actor = to_layers(online ? q.target_q : q.q);
+}
+
+void QLearner::fit_values(const at::Tensor& s_t, const at::Tensor& values, Adam& adam) {
+  descend(q.q, adam, at::mse_loss(mlp(q.q, s_t), values));
+  soft_update(q.target_q, q.q, 1);
+}
+
+Result<std::unique_ptr<Learner>> q_learner(const AgentSpaces& spaces, const AgentOptions& options,
+                                           Random& random) {
+  QLearningOptions o;
+  o.double_q = options.double_q;
+  o.discount = options.discount;
+  return std::unique_ptr<Learner>(
+      std::make_unique<QLearner>(make_q_learning(spaces.state_dim, spaces.action_dim, o, random)));
+}
+
 }  // namespace flash

@@ -5,6 +5,10 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <memory>
+#include <vector>
+
+#include "agents/learner.h"
 #include "agents/minibatch.h"
 #include "agents/net.h"
 
@@ -41,5 +45,21 @@ double update(QLearning& learner, const Minibatch& batch);
 std::vector<Part> parts(QLearning& learner);
 /// The scaling changes; what the networks compute stays.
 void rescale(QLearning& learner, const Scaling& from, const Scaling& to);
+
+class QLearner : public Learner {
+ public:
+  explicit QLearner(QLearning l) : q(std::move(l)) {}
+  void update(int n, const Experience& from, UpdateSum& sum) override;
+  void policy(PolicySnapshot& policy, bool online) const override;
+  std::vector<Part> parts() override { return flash::parts(q); }
+  void rescale(const Scaling& from, const Scaling& to) override { flash::rescale(q, from, to); }
+  OfflinePhase offline_phase() const override { return OfflinePhase::HandOver; }
+  void fit_values(const at::Tensor& s_t, const at::Tensor& values, Adam& adam) override;
+
+  QLearning q;
+};
+/// The row "q-learning".
+Result<std::unique_ptr<Learner>> q_learner(const AgentSpaces& spaces, const AgentOptions& options,
+                                           Random& random);
 
 }  // namespace flash

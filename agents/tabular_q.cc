@@ -202,4 +202,38 @@ std::vector<DenseLayer> to_layers(const TabularQ& t) {
   return {std::move(steps), std::move(one_of), std::move(values)};
 }
 
+void TabularLearner::update(int n, const Experience& from, UpdateSum& sum) {
+  sum.repeat(n, [&] {
+    return Losses{flash::update(table, from.replay, from.scaling, from.random, from.by_fallback_only), 0};
+  });
+}
+
+void TabularLearner::policy(PolicySnapshot& p, bool /*online*/) const {
+  p.actor = to_layers(table);
+  p.mean.assign(p.mean.size(), 0.0F);  // its cells are cut in the raw state
+  p.scale.assign(p.scale.size(), 1.0F);
+}
+
+void TabularLearner::checkpoint(TensorFile& file) const {
+  put_numbers(file, "table", table.q);
+  put_numbers(file, "visits", table.visits);
+}
+
+Result<void> TabularLearner::resume(const TensorFile& file) {
+  FLASH_CHECK(get_numbers(file, "table", -1e6F, table.q));
+  return get_numbers(file, "visits", 0, table.visits);
+}
+
+Result<std::unique_ptr<Learner>> tabular_q_learner(const AgentSpaces& spaces, const AgentOptions& options,
+                                                   Random& /*random*/) {
+  if (spaces.state_dim != kFrequencyCellEntries)
+    return Error(std::errc::invalid_argument,
+                 "tabular-q has cells for " + std::to_string(kFrequencyCellEntries) +
+                     " state entries, not for " + std::to_string(spaces.state_dim));
+  TabularQOptions o;
+  o.discount = options.discount;
+  return std::unique_ptr<Learner>(
+      std::make_unique<TabularLearner>(make_tabular_q(frequency_cells(), spaces.action_dim, o)));
+}
+
 }  // namespace flash

@@ -6,9 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "agents/learner.h"
 #include "agents/replay.h"
 #include "agents/scaling.h"
 #include "core/random.h"
@@ -61,5 +63,21 @@ void rescale(TabularQ& table, const Scaling& from, const Scaling& to);
 /// Exact but for states within 0.003 of a threshold, where neighbours mix. Levels never tried are
 /// below the lowest that was in their cell; a cell never visited has the values of the nearest that was.
 std::vector<DenseLayer> to_layers(const TabularQ& table);
+
+class TabularLearner : public Learner {
+ public:
+  explicit TabularLearner(TabularQ t) : table(std::move(t)) {}
+  void update(int n, const Experience& from, UpdateSum& sum) override;
+  void policy(PolicySnapshot& policy, bool online) const override;
+  void rescale(const Scaling& from, const Scaling& to) override { flash::rescale(table, from, to); }
+  void checkpoint(TensorFile& file) const override;
+  Result<void> resume(const TensorFile& file) override;
+  OfflinePhase offline_phase() const override { return OfflinePhase::Itself; }
+
+  TabularQ table;
+};
+/// The row "tabular-q". EINVAL: states that it has no cells for.
+Result<std::unique_ptr<Learner>> tabular_q_learner(const AgentSpaces& spaces, const AgentOptions& options,
+                                                   Random& random);
 
 }  // namespace flash

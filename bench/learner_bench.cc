@@ -101,9 +101,8 @@ std::vector<Algorithm> algorithms() {
                                 {"iql", frequency(), {}, true},
                                 {"bcq-discrete", frequency(), {}, true}};
   for (Algorithm& a : all) {
-    if (a.name == "tabular-q") a.options.frequency_algorithm = a.name;
-    if (a.name == "bcq") a.options.limits_offline = "bcq";
-    if (a.name == "bcq-discrete") a.options.frequency_offline = "bcq";
+    if (a.name == "tabular-q") a.options.online = a.name;
+    if (a.name == "bcq" || a.name == "bcq-discrete") a.options.offline = "bcq";
   }
   return all;
 }

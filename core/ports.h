@@ -1,5 +1,5 @@
-// Purpose: the project's virtual interfaces (collectors/kernel_probe.h has one more). A seam is here because at
-// least two real implementations stand behind it (kernel, systemd, simulator, captured host); add none elsewhere.
+// Purpose: the virtual interfaces around the control loop (agents/learner.h and collectors/kernel_probe.h have others). A seam
+// is here because at least two real implementations stand behind it (kernel, systemd, simulator, captured host).
 // Ownership: the composition root (daemon/app) owns all implementations and outlives their users.
 // Thread rule: every method is called from the thread that runs the control loop.
 #pragma once

@@ -1,6 +1,7 @@
 // The rows of daemon/config_keys.h, in the order of the manual.
 #include <deque>
 
+#include "core/algorithms.h"
 #include "daemon/config_binding.h"
 #include "daemon/config_limits.h"
 #include "daemon/config_text_checks.h"
@@ -154,14 +155,16 @@ std::vector<ConfigKey> config_table() {
         field,
         {.pointer = pointer, .type = KeyType::Choice, .choices = std::move(choices), .meaning = meaning}));
   };
-  one_of(FIELD(config.learner.settings.limits_offline), "/learner/limits_offline", {"td3+bc", "bcq"},
+  one_of(FIELD(config.learner.settings.limits_offline), "/learner/limits_offline",
+         algorithm_names(action_form(kLimits), LearningPhase::Offline),
          "How policies for limits are learned from logged steps: TD3 with behaviour cloning, or "
          "batch-constrained "
          "Q-learning.");
   one_of(FIELD(config.learner.settings.frequency_offline), "/learner/frequency_offline",
-         {"td3+bc", "iql", "bcq"}, "The same for frequency, or implicit Q-learning.");
+         algorithm_names(action_form(kFrequency), LearningPhase::Offline),
+         "The same for frequency, or implicit Q-learning.");
   one_of(FIELD(config.learner.settings.frequency_algorithm), "/learner/frequency_algorithm",
-         {"q-learning", "tabular-q"},
+         algorithm_names(action_form(kFrequency), LearningPhase::Online),
          "How the frequency policy goes on learning while it acts: with a Q-network, or with a table.");
   t.push_back(bound(FIELD(config.learner.settings.double_q),
                     {.pointer = "/learner/double_q",

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/algorithms.h"
 #include "core/random.h"
 #include "learner/agent_slot.h"
 
@@ -22,11 +23,36 @@ std::uint64_t fnv1a(std::string_view text) {
   return h;
 }
 
-bool same(const AgentOptions& a, const AgentOptions& b) {
-  return a.limits_offline == b.limits_offline && a.frequency_offline == b.frequency_offline &&
-         a.frequency_algorithm == b.frequency_algorithm && a.double_q == b.double_q &&
-         a.discount == b.discount && a.learning_starts == b.learning_starts &&
-         a.replay_steps == b.replay_steps && a.seed == b.seed;
+/// The settings that name algorithms; what none names is the default (core/algorithms.h).
+struct AlgorithmSetting {
+  Task task;
+  LearningPhase phase;
+  const char* key;
+  std::string link::LearningSettings::*name;
+};
+constexpr AlgorithmSetting kAlgorithmSettings[] = {
+    {Task::ResourceLimits, LearningPhase::Offline, "limits_offline", &link::LearningSettings::limits_offline},
+    {Task::CpuFrequency, LearningPhase::Offline, "frequency_offline",
+     &link::LearningSettings::frequency_offline},
+    {Task::CpuFrequency, LearningPhase::Online, "frequency_algorithm",
+     &link::LearningSettings::frequency_algorithm},
+};
+
+std::string named(const link::LearningSettings& settings, Task task, LearningPhase phase) {
+  for (const AlgorithmSetting& s : kAlgorithmSettings)
+    if (s.task == task && s.phase == phase) return settings.*s.name;
+  return "";
+}
+
+/// EINVAL: "learner.limits_offline: 'sarsa' is none of td3+bc, bcq".
+Result<std::unique_ptr<Agent>> make_agent(const link::LearningSettings& settings, const link::Announce& agent,
+                                          const AgentOptions& options) {
+  for (const AlgorithmSetting& s : kAlgorithmSettings)
+    if (s.task == agent.task)
+      FLASH_CHECK(
+          find_algorithm(std::string("learner.") + s.key, settings.*s.name, action_form(s.task), s.phase));
+  return Agent::create({agent.task, static_cast<int>(agent.state_dim), static_cast<int>(agent.action_dim)},
+                       options);
 }
 
 }  // namespace
@@ -63,9 +89,8 @@ int Trainer::replay_share(const link::Announce& agent) const {
 
 AgentOptions Trainer::agent_options(const link::Announce& agent) const {
   AgentOptions o;
-  o.limits_offline = settings_.limits_offline;
-  o.frequency_offline = settings_.frequency_offline;
-  o.frequency_algorithm = settings_.frequency_algorithm;
+  o.offline = named(settings_, agent.task, LearningPhase::Offline);
+  o.online = named(settings_, agent.task, LearningPhase::Online);
   o.double_q = settings_.double_q;
   o.discount = settings_.discount;
   o.learning_starts = static_cast<int>(settings_.learning_starts);
@@ -219,7 +244,7 @@ bool Trainer::publish_due(const AgentSlot& p, Now now) const {
 
 bool Trainer::needs_work(const AgentSlot& p, Now now) const {
   if (!p.attached || p.hopeless) return false;
-  if (!p.agent || !same(p.options, agent_options(p.announced))) return true;
+  if (!p.agent || p.options != agent_options(p.announced)) return true;
   return p.pending_offline > 0 || p.pending_online > 0 || embed_due(p) || publish_due(p, now);
 }
 
@@ -237,7 +262,7 @@ bool Trainer::work(Now now) {
     give_back(now, kGiveBackEvery);
     // The next slice is somebody else's; '\0' makes it the name right after this one.
     next_ = at->first + '\0';
-    if (!p.agent || !same(p.options, agent_options(p.announced)))
+    if (!p.agent || p.options != agent_options(p.announced))
       build(p, now);
     else if (embed_due(p))
       embed(p);
@@ -264,9 +289,7 @@ void Trainer::build(AgentSlot& p, Now now) {
   std::optional<TensorFile> carried;  // the state of an agent that is only resized or reconfigured
   if (p.agent) carried = p.agent->checkpoint();
   p.agent.reset();
-  auto made = Agent::create(
-      {p.announced.task, static_cast<int>(p.announced.state_dim), static_cast<int>(p.announced.action_dim)},
-      options);
+  auto made = make_agent(settings_, p.announced, options);
   if (!made) {
     p.hopeless = true;
     p.trouble = made.error().message();

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <variant>
+#include <functional>
 
 #include "agents/ddpg.h"
 #include "agents/q_learning.h"
 #include "core/json.h"
+#include "core/space.h"
 
 namespace flash {
 namespace {
@@ -17,14 +18,6 @@ constexpr int kLearnerFormat = 1;
 
 Error not_possible(std::string message) {
   return Error(std::errc::invalid_argument, "shared learner: " + std::move(message));
-}
-
-void rate_of(Ddpg& d, double share) {
-  d.actor_adam.rate = d.options.actor_rate * share;
-  d.critic_adam.rate = d.options.critic_rate * share;
-}
-void rate_of(QLearning& q, double share) {
-  q.adam.rate = q.options.rate * share;
 }
 
 /// An update with a batch whose states are leaves [s, e]; the gradient with respect to them.
@@ -46,26 +39,52 @@ SharedLearner::Report learn(QLearning& q, const Minibatch& b, at::Tensor& gradie
   return r;
 }
 
+/// An algorithm, and its update that tells the gradient of its inputs.
+struct BaseLearner {
+  std::unique_ptr<Learner> learner;
+  std::function<SharedLearner::Report(const Minibatch& batch, at::Tensor& gradient)> learn;
+};
+
+template <class L>
+BaseLearner base_of(std::unique_ptr<L> learner, auto& algorithm) {
+  return {std::move(learner),
+          [&algorithm](const Minibatch& b, at::Tensor& gradient) { return learn(algorithm, b, gradient); }};
+}
+
+BaseLearner ddpg_base(int inputs, const SharedLearnerOptions& o, Random& random) {
+  DdpgOptions d;
+  d.discount = o.discount;
+  auto learner = std::make_unique<DdpgLearner>(make_ddpg(inputs, o.actions, d, random));
+  Ddpg& ddpg = learner->ddpg;
+  return base_of(std::move(learner), ddpg);
+}
+
+BaseLearner q_base(int inputs, const SharedLearnerOptions& o, Random& random) {
+  QLearningOptions q;
+  q.discount = o.discount;
+  auto learner = std::make_unique<QLearner>(make_q_learning(inputs, o.actions, q, random));
+  QLearning& algorithm = learner->q;
+  return base_of(std::move(learner), algorithm);
+}
+
+/// FLASH's base learner of a form of actions.
+struct BaseRow {
+  ActionForm form;
+  BaseLearner (*make)(int inputs, const SharedLearnerOptions& options, Random& random);
+};
+constexpr BaseRow kBases[] = {{ActionForm::Continuous, ddpg_base}, {ActionForm::Discrete, q_base}};
+
 }  // namespace
 
 struct SharedLearner::Impl {
   SharedLearnerOptions options;
   Scaling scaling;
-  std::variant<Ddpg, QLearning> learner;
+  BaseLearner base;
+  std::vector<double> rates;  // of the parts' optimisers, as the tables have them
   std::vector<at::Tensor> last_finite;
 
-  bool levels() const { return options.task == Task::CpuFrequency; }
-  std::vector<Part> parts() {
-    return std::visit([](auto& l) { return flash::parts(l); }, learner);
-  }
-  const Network& acting() const {
-    if (const auto* d = std::get_if<Ddpg>(&learner)) return d->actor;
-    return std::get<QLearning>(learner).q;
-  }
-  const Network& published() const {
-    if (const auto* d = std::get_if<Ddpg>(&learner)) return d->target_actor;
-    return std::get<QLearning>(learner).target_q;
-  }
+  bool levels() const { return action_form(options.task) == ActionForm::Discrete; }
+  std::vector<Part> parts() { return base.learner->parts(); }
 };
 
 SharedLearner::SharedLearner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -87,15 +106,9 @@ Result<SharedLearner> SharedLearner::create(const SharedLearnerOptions& o) {
   impl->scaling = unscaled(o.state_dim, o.discount);
   Random random(o.seed);
   const int inputs = o.state_dim + o.embedding;
-  if (o.task == Task::ResourceLimits) {
-    DdpgOptions d;
-    d.discount = o.discount;
-    impl->learner = make_ddpg(inputs, o.actions, d, random);
-  } else {
-    QLearningOptions q;
-    q.discount = o.discount;
-    impl->learner = make_q_learning(inputs, o.actions, q, random);
-  }
+  for (const BaseRow& row : kBases)
+    if (row.form == action_form(o.task)) impl->base = row.make(inputs, o, random);
+  for (const Part& part : impl->parts()) impl->rates.push_back(part.adam != nullptr ? part.adam->rate : 0);
   impl->last_finite = copy_parts(impl->parts());
   return SharedLearner(std::move(impl));
 }
@@ -109,7 +122,9 @@ const Scaling& SharedLearner::scaling() const {
 }
 
 void SharedLearner::set_rate(double share) {
-  std::visit([share](auto& l) { rate_of(l, share); }, impl_->learner);
+  const std::vector<Part> parts = impl_->parts();
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    if (parts[i].adam != nullptr) parts[i].adam->rate = impl_->rates[i] * share;
 }
 
 SharedLearner::Report SharedLearner::update(std::span<const Share> shares, Random& random,
@@ -143,7 +158,7 @@ SharedLearner::Report SharedLearner::update(std::span<const Share> shares, Rando
   b.r_tp1 = at::cat(r_tp1);
   if (m.levels()) b.level_t = at::cat(level_t);
   at::Tensor g = at::zeros({rows, s + e});
-  Report r = std::visit([&](auto& l) { return learn(l, b, g); }, m.learner);
+  Report r = m.base.learn(b, g);
   r.finite = std::isfinite(r.critic_loss) && std::isfinite(r.actor_loss);
   if (!gradient.empty()) {
     std::fill(gradient.begin(), gradient.end(), 0.0F);
@@ -157,7 +172,7 @@ SharedLearner::Report SharedLearner::update(std::span<const Share> shares, Rando
 void SharedLearner::act(std::span<const float> states, std::span<const float> embedding,
                         std::span<float> outputs) const {
   const at::NoGradGuard no_gradients;
-  const Impl& m = *impl_;
+  Impl& m = *impl_;
   const auto n = static_cast<std::size_t>(m.options.state_dim), width = embedding.size();
   const std::size_t rows = states.size() / n;
   at::Tensor x = at::empty({static_cast<std::int64_t>(rows), static_cast<std::int64_t>(n + width)});
@@ -166,7 +181,7 @@ void SharedLearner::act(std::span<const float> states, std::span<const float> em
     for (std::size_t k = 0; k < n; ++k) *p++ = (states[i * n + k] - m.scaling.mean[k]) / m.scaling.scale[k];
     p = std::copy(embedding.begin(), embedding.end(), p);
   }
-  const at::Tensor y = mlp(m.acting(), x);
+  const at::Tensor y = mlp(*m.parts().front().network, x);
   std::copy_n(y.data_ptr<float>(), y.numel(), outputs.begin());
 }
 
@@ -179,8 +194,7 @@ PolicySnapshot SharedLearner::snapshot(std::span<const float> embedding) const {
   s.value_offset = static_cast<float>(impl_->scaling.value_offset());
   s.value_scale = static_cast<float>(impl_->scaling.value_scale());
   s.embedding.assign(embedding.begin(), embedding.end());
-  s.actor = to_layers(impl_->published());
-  if (const auto* d = std::get_if<Ddpg>(&impl_->learner)) s.critic = to_layers(d->critic);
+  impl_->base.learner->policy(s, true);
   return s;
 }
 

@@ -44,14 +44,14 @@ void fill(Agent& agent, const AgentSpaces& s, int n, std::uint64_t seed) {
 
 struct Kind {
   AgentSpaces spaces;
-  std::string frequency_algorithm;
+  std::string online;
 };
 std::vector<Kind> kinds() {
-  return {{kLimits, "q-learning"}, {kFrequency, "q-learning"}, {kFrequency, "tabular-q"}};
+  return {{kLimits, "ddpg"}, {kFrequency, "q-learning"}, {kFrequency, "tabular-q"}};
 }
 std::unique_ptr<Agent> make(const Kind& kind, std::uint64_t seed = 1) {
   AgentOptions options;
-  options.frequency_algorithm = kind.frequency_algorithm;
+  options.online = kind.online;
   options.seed = seed;
   return make(kind.spaces, options);
 }
@@ -63,11 +63,19 @@ std::string digest(const TensorFile& file) {
 TEST(Agent, RefusesSpacesAndOptionsThatAreNotPossible) {
   EXPECT_FALSE(Agent::create({Task::ResourceLimits, 0, 2}, {}));
   AgentOptions options;
-  options.frequency_algorithm = "sarsa";
-  const auto agent = Agent::create(kFrequency, options);
+  options.online = "sarsa";
+  auto agent = Agent::create(kFrequency, options);
   ASSERT_FALSE(agent);
-  EXPECT_NE(agent.error().message().find("sarsa"), std::string::npos);
-  options.frequency_algorithm = "tabular-q";
+  EXPECT_EQ(agent.error().message(), "online: 'sarsa' is none of q-learning, tabular-q");
+  options.online = "ddpg";
+  EXPECT_FALSE(Agent::create(kFrequency, options)) << "it learns no levels";
+  options.online.clear();
+  options.offline = "iql";
+  agent = Agent::create(kLimits, options);
+  ASSERT_FALSE(agent);
+  EXPECT_EQ(agent.error().message(), "offline: 'iql' is none of td3+bc, bcq");
+  options.offline.clear();
+  options.online = "tabular-q";
   EXPECT_FALSE(Agent::create({Task::CpuFrequency, 5, 11}, options));
   options.replay_steps = 50;
   EXPECT_FALSE(Agent::create(kFrequency, options));
@@ -106,7 +114,7 @@ TEST(Agent, ASnapshotIsValidForItsSpacesBeforeAndAfterLearning) {
       const PolicySnapshot p = agent->snapshot();
       const auto valid = p.validate(kind.spaces.state_dim, kind.spaces.action_dim);
       EXPECT_TRUE(valid) << valid.error().message();
-      EXPECT_EQ(p.algorithm, kind.spaces.task == Task::ResourceLimits ? "ddpg" : kind.frequency_algorithm);
+      EXPECT_EQ(p.algorithm, kind.online);
       fill(*agent, kind.spaces, 200, 3);
       EXPECT_EQ(agent->learn_online(20).updates, 20u);
     }

@@ -131,7 +131,7 @@ void expect_solves(const std::string& algorithm, bool double_q, int steps, doubl
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     AgentOptions options;
     options.seed = seed;
-    options.frequency_algorithm = algorithm;
+    options.online = algorithm;
     options.double_q = double_q;
     options.replay_steps = steps;
     const auto agent = learn_frequency(toy, options, steps, explore);

@@ -19,7 +19,7 @@ double gain_over_miad(const std::string& method) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     AgentOptions options;
     options.seed = seed;
-    options.frequency_offline = method;
+    options.offline = method;
     const auto agent = Agent::create({Task::CpuFrequency, kFrequencyStateDim, kFrequencyLevels}, options);
     if (!agent) return -1;
     FrequencyWorld world({}, 100 + seed);
@@ -66,7 +66,7 @@ double share_of_the_possible(const std::string& method) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     AgentOptions options;
     options.seed = seed;
-    options.frequency_offline = method;
+    options.offline = method;
     const auto agent = Agent::create({Task::CpuFrequency, 1, kFew}, options);
     if (!agent) return -1;
     Random random(seed);

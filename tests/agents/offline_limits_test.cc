@@ -48,7 +48,7 @@ double mean_gain(const std::string& method, std::uint64_t logs, double least) {
   for (std::uint64_t seed = 1; seed <= logs; ++seed) {
     AgentOptions options;
     options.seed = seed;
-    options.limits_offline = method;
+    options.offline = method;
     const auto agent = agent_for_limits(options);
     if (!agent) return -1;
     LimitsWorld world({}, 100 + seed);

@@ -10,6 +10,7 @@
 
 #include "core/tensor_file.h"
 #include "tests/actuators/temporary_folder.h"
+#include "tests/agents/toy_learner.h"
 #include "tests/learner/learner_fixtures.h"
 
 namespace flash {
@@ -19,6 +20,7 @@ using std::chrono::seconds;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class TrainerTest : public ::testing::Test {
  protected:
@@ -436,6 +438,48 @@ TEST_F(TrainerTest, FilesOfAgentsThatAreLongGoneAreRemoved) {
   now_.wall += std::chrono::hours(24 * 31);
   trainer_->drop_unused(now_);
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(TrainerTest, AnAlgorithmThatNobodyKnowsIsRefusedByTheNameOfItsSetting) {
+  hello_.settings.limits_offline = "sarsa";
+  trainer_->configure(hello_);
+  announce_agent();
+  live(1, 30, Stage::Offline);
+  work();
+  EXPECT_THAT(said_, Contains(HasSubstr("learner.limits_offline: 'sarsa' is none of td3+bc, bcq")));
+  EXPECT_THAT(status().doing, HasSubstr("cannot learn"));
+  hello_.settings.limits_offline = "bcq";
+  trainer_->configure(hello_);
+  work();
+  EXPECT_THAT(status().doing, Not(HasSubstr("cannot learn")));
+}
+
+TEST_F(TrainerTest, AnAlgorithmThatARowAddsIsTrainedAndPublishedLikeTheOthers) {
+  const RegisteredAlgorithm toy(toy::mean_row());
+  hello_.settings.frequency_algorithm = "toy-mean";
+  trainer_->configure(hello_);
+  link::Announce a = announce("frequency_1", "cpu-frequency:all");
+  a.task = Task::CpuFrequency;
+  a.action_dim = 4;
+  announce_agent(a);
+  for (std::uint64_t i = 1; i <= 60; ++i) {
+    link::Step s = step(i, 10, Stage::Online);
+    s.agent = a.agent;
+    s.action = {static_cast<float>(i % 4)};
+    s.fallback = {1};
+    s.reward = 0.5F;
+    s.controller = Controller::Learned;
+    const std::vector<TrajectoryStore::Entry> entries = {{runs_.at(a.agent), &s}};
+    ASSERT_TRUE(store_->append(entries));
+    trainer_->take(s, now_);
+    work();
+  }
+  EXPECT_GE(status(a.agent).updates, 3U);
+  const auto made = offers();
+  ASSERT_FALSE(made.empty());
+  EXPECT_EQ(made.back().algorithm, "toy-mean");
+  EXPECT_EQ(made.back().actor.at(0).bias.at(0), 0.5F);
+  trainer_.reset();
 }
 
 }  // namespace
