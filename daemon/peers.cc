@@ -6,6 +6,7 @@
 
 #include "collectors/prometheus_collector.h"
 #include "core/process.h"
+#include "daemon/local_peer.h"
 #include "daemon/log.h"
 #include "daemon/version.h"
 
