@@ -14,7 +14,9 @@ class Browser:
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
                      "--disable-background-networking", "--disable-component-update", "--disable-sync",
                      "--disable-dev-shm-usage", f"--user-data-dir={profile}", f"--window-size={width},{height}", *extra]
+        # A busy machine may take its time: for a script it has as long as for any question to the driver.
         wanted = {"alwaysMatch": {"browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
+                                  "timeouts": {"script": 120_000},
                                   "goog:chromeOptions": {"binary": "/usr/bin/chromium", "args": arguments}}}
         answer = self.call("POST", "/session", {"capabilities": wanted}, of_session=False)
         self.session = answer["sessionId"]
