@@ -112,6 +112,8 @@ struct LimitsFallbackTest : ::testing::Test {
   }
   Action tick() {
     in.now = from_seconds(++time);
+    if (const Sample& used = o[Signal::MemoryWorkingSet]; used.usable()) growth.add(in.now, used.value);
+    in.growth_room = growth.room(in.now);
     words.clear();
     Action a;
     fallback.decide(in, a, words);
@@ -124,6 +126,7 @@ struct LimitsFallbackTest : ::testing::Test {
   Rule rule;
   Observation o;
   LimitsInput in;
+  GrowthRoom growth;
   LimitsFallback fallback;
   std::string words;
   double time = 1000;
