@@ -10,6 +10,7 @@
 
 #include "lab/sim/batch.h"
 #include "policy/fallback_frequency.h"
+#include "policy/fallback_limits.h"
 #include "tests/lab/sim/made_pool.h"
 
 namespace flash {
