@@ -17,6 +17,8 @@
 #include "core/tensor_file.h"
 #include "policy/action_space.h"
 #include "policy/observation_space.h"
+#include "policy/tasks/cpu_frequency.h"
+#include "policy/tasks/resource_limits.h"
 
 namespace flash::same_bits {
 namespace {
