@@ -51,7 +51,7 @@ struct GuardInput {
   const NodeCapacity* node = nullptr;
   const FlapRecord* flaps = nullptr;
   std::uint64_t step = 0;  // decisions so far
-  double growth_room = 0;  // above what is used, where that is occupied: LimitsFallback::growth_room()
+  double growth_room = 0;  // above what is used, where that is occupied: TaskSpec::growth_room()
   double bring_back = 0;   // a value from before a policy that hurt: slew and flap do not delay it; 0: none
   double rules_ask = 0;    // "objective": what the decision is held to; 0: it is not
   const ObjectiveAccount* objective = nullptr;  // why it is held; needed with rules_ask and words
