@@ -1,16 +1,18 @@
 // Purpose: what each name of core/algorithms.h does: one row per algorithm. A new algorithm is a name there, a file
 // with its Learner or OfflineMethod (agents/learner.h) and a row here.
-// Ownership: values; the table is the process's.
-// Thread rule: rows are added before other threads start, and looked up by any.
+// Ownership: values.
+// Thread rule: core/registry.h.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "agents/agent.h"
 #include "agents/learner.h"
 #include "core/algorithms.h"
 #include "core/random.h"
+#include "core/registry.h"
 #include "core/result.h"
 
 namespace flash {
@@ -43,18 +45,22 @@ struct AlgorithmRow {
 Result<AlgorithmRow> algorithm_row(std::string_view key, std::string_view name, ActionForm form,
                                    LearningPhase phase);
 
-/// One algorithm more, with its name, for as long as this lives (tests). Agents that use it must not outlive it.
-class RegisteredAlgorithm {
- public:
-  explicit RegisteredAlgorithm(const AlgorithmRow& row);
-  ~RegisteredAlgorithm();
-  RegisteredAlgorithm(const RegisteredAlgorithm&) = delete;
-  RegisteredAlgorithm& operator=(const RegisteredAlgorithm&) = delete;
+/// What is made for a name of kAlgorithms in a phase; a row for each.
+struct AlgorithmMaker {
+  std::string_view name;
+  LearningPhase phase = LearningPhase::Online;
+  MakeLearner make = nullptr;
+  MakeOffline make_offline = nullptr;
+};
+extern Registry<AlgorithmMaker> kAlgorithmMakers;
 
- private:
-  NamedAlgorithm name_;
-  std::string_view text_;
-  LearningPhase phase_;
+/// One algorithm more, with its name, for as long as this lives (tests). Agents that use it must not outlive it.
+struct RegisteredAlgorithm {
+  explicit RegisteredAlgorithm(const AlgorithmRow& row)
+      : name(kAlgorithms, row.name),
+        maker(kAlgorithmMakers, {row.name.name, row.name.phase, row.make, row.make_offline}) {}
+  Registry<AlgorithmName>::Addition name;
+  Registry<AlgorithmMaker>::Addition maker;
 };
 
 }  // namespace flash

@@ -1,15 +1,15 @@
 // Purpose: the learning algorithms by name: what settings, their schema and man page, and the learner may name.
 // What an algorithm does is a row of agents/registry.h.
-// Ownership: values; the table is the process's.
-// Thread rule: names are added before other threads start, and looked up by any.
+// Ownership: values.
+// Thread rule: core/registry.h.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/registry.h"
 #include "core/result.h"
 #include "core/space.h"
 
@@ -32,26 +32,13 @@ struct AlgorithmName {
   bool learns(ActionForm form) const { return form == ActionForm::Discrete ? discrete : continuous; }
 };
 
-/// All, in the order in which settings list them.
-std::span<const AlgorithmName> algorithms();
+/// All, in the order in which settings list them. No two have the same name and phase.
+extern Registry<AlgorithmName> kAlgorithms;
 /// Those of a form and a phase; the first is the default.
 std::vector<std::string_view> algorithm_names(ActionForm form, LearningPhase phase);
 /// The one of this name, or the default where the name is empty. EINVAL: "KEY: 'sarsa' is none of q-learning,
 /// tabular-q".
 Result<AlgorithmName> find_algorithm(std::string_view key, std::string_view name, ActionForm form,
                                      LearningPhase phase);
-
-/// One algorithm more, for as long as this lives (tests). REQUIRES: no other of this name and phase.
-class NamedAlgorithm {
- public:
-  explicit NamedAlgorithm(const AlgorithmName& row);
-  ~NamedAlgorithm();
-  NamedAlgorithm(const NamedAlgorithm&) = delete;
-  NamedAlgorithm& operator=(const NamedAlgorithm&) = delete;
-
- private:
-  std::string_view name_;
-  LearningPhase phase_;
-};
 
 }  // namespace flash

@@ -24,6 +24,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "core/algorithms.h"
 #include "core/decision.h"
 #include "core/target.h"
 
@@ -53,8 +54,10 @@ struct Sound {
   std::optional<std::string> (*wrong)(std::string_view);
   bool may_be_empty = false;
 };
-struct Choice {
-  std::span<const std::string_view> words;
+/// The name of a learning algorithm of this form and phase.
+struct Algorithm {
+  ActionForm form;
+  LearningPhase phase;
 };
 struct Within {
   double low, high;

@@ -224,8 +224,8 @@ class FieldChecker {
     } else if constexpr (std::is_same_v<B, bound::Sound>) {
       if (value.empty() && bound.may_be_empty) return;
       if (const auto wrong = bound.wrong(value)) check_.fail(key, *wrong);
-    } else if constexpr (std::is_same_v<B, bound::Choice>) {
-      check_.one_of(key, value, bound.words);
+    } else if constexpr (std::is_same_v<B, bound::Algorithm>) {
+      check_.one_of(key, value, algorithm_names(bound.form, bound.phase));
     } else if constexpr (std::is_same_v<B, bound::Within>) {
       check_.range(key, static_cast<double>(value), bound.low, bound.high);
     } else if constexpr (std::is_same_v<B, bound::FromOne>) {

@@ -38,10 +38,6 @@ inline constexpr std::size_t kMaxStepsPerMessage = 512;  // a tick with more age
 inline constexpr std::size_t kMaxDim = 64;               // state or action
 inline constexpr double kMaxMeasured = 1e12;             // a loss, a time
 
-inline constexpr std::array<std::string_view, 2> kLimitsOffline = {"td3+bc", "bcq"};
-inline constexpr std::array<std::string_view, 3> kFrequencyOffline = {"td3+bc", "iql", "bcq"};
-inline constexpr std::array<std::string_view, 2> kFrequencyAlgorithms = {"q-learning", "tabular-q"};
-
 /// Learning as the operator configured it in flashd.json ("learner"): the learner has no file of its own.
 struct LearningSettings {
   std::string limits_offline = "td3+bc";
@@ -62,9 +58,10 @@ struct LearningSettings {
 };
 template <class V, Of<LearningSettings> E>
 void describe(V& v, E& s) {
-  v("limits_offline", s.limits_offline, bound::Choice{kLimitsOffline});
-  v("frequency_offline", s.frequency_offline, bound::Choice{kFrequencyOffline});
-  v("frequency_algorithm", s.frequency_algorithm, bound::Choice{kFrequencyAlgorithms});
+  v("limits_offline", s.limits_offline, bound::Algorithm{ActionForm::Continuous, LearningPhase::Offline});
+  v("frequency_offline", s.frequency_offline, bound::Algorithm{ActionForm::Discrete, LearningPhase::Offline});
+  v("frequency_algorithm", s.frequency_algorithm,
+    bound::Algorithm{ActionForm::Discrete, LearningPhase::Online});
   v("double_q", s.double_q);
   v("discount", s.discount, bound::Within{0, 0.9999});
   v("seed", s.seed);

@@ -75,13 +75,11 @@ struct Proposal {
 };
 
 /// The rule-based controller of an agent, with what it remembers. Called once per step, also when it is not in charge:
-/// its windows must be warm when it is; after state_of(), with the same memory. `words` false: only what cannot be decided is said, for the simulator's pace.
-using TaskFallback =
-    std::function<void(const TaskStep& step, TaskMemory& memory, bool words, Proposal& proposal)>;
+/// its windows must be warm when it is. `words` false: only what cannot be decided is said, for the simulator's pace.
+using TaskFallback = std::function<void(const TaskStep& step, bool words, Proposal& proposal)>;
 
 struct TaskSpec {
   Task task;
-  std::string_view agent_prefix;  // of agents' names: "limits"
   TargetKind target = TargetKind::Cgroup;
   std::span<const StateEntry> state;
   std::span<const KnobKind> knobs;  // what an action sets; of a discrete one it is one knob

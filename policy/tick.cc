@@ -205,7 +205,7 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a) {
     if (a.controller == Controller::Fallback && wanted.has(k.knob) && a.in_force.has(k.knob) &&
         same_setting(k.knob, k.value, a.in_force[k.knob]))
       k.own_view = wanted[k.knob];
-  a.fallback(step, a.memory, true, proposal);
+  a.fallback(step, true, proposal);
 }
 
 void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now) {

@@ -272,7 +272,7 @@ void World::ask_fallback() {
   const TaskSpec& spec = core_.spec();
   const Pair& pair = core_.pair();
   Proposal proposal;
-  rules_(core_.seen(nullptr), core_.memory_, false, proposal);
+  rules_(core_.seen(nullptr), false, proposal);
   for (std::size_t i = 0; i < spec.knobs.size(); ++i) {
     const KnobKind knob = spec.knobs[i];
     fallback_knobs_[i] = proposal.action[knob];

@@ -216,7 +216,7 @@ Reward reward(const TaskStep& step, TaskMemory& memory) {
 }
 
 TaskFallback fallback() {
-  return [](const TaskStep& step, TaskMemory&, bool words, Proposal& proposal) {
+  return [](const TaskStep& step, bool words, Proposal& proposal) {
     FrequencyInput in;
     in.rule = step.rule;
     in.observation = step.now;
@@ -241,7 +241,6 @@ TaskFallback fallback() {
 
 constexpr TaskSpec kCpuFrequency = {
     .task = Task::CpuFrequency,
-    .agent_prefix = "frequency",
     .target = TargetKind::CpuSet,
     .state = kEntries,
     .knobs = kActions,

@@ -173,7 +173,7 @@ double cores(const TaskStep& step) {
 
 TaskFallback fallback() {
   // Of the growth it knows what it has seen itself, which in the simulator is less than the world's memory has.
-  return [rules = LimitsFallback(), growth = GrowthRoom()](const TaskStep& step, TaskMemory&, bool words,
+  return [rules = LimitsFallback(), growth = GrowthRoom()](const TaskStep& step, bool words,
                                                            Proposal& proposal) mutable {
     const Sample& used = (*step.now)[Signal::MemoryWorkingSet];
     if (used.usable()) growth.add(step.at, used.value);
@@ -201,7 +201,6 @@ TaskFallback fallback() {
 
 constexpr TaskSpec kResourceLimits = {
     .task = Task::ResourceLimits,
-    .agent_prefix = "limits",
     .target = TargetKind::Cgroup,
     .state = kEntries,
     .knobs = kLimitsActions,

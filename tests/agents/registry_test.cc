@@ -22,7 +22,7 @@ Transition step(const AgentSpaces& s, float reward, bool by_fallback) {
 
 TEST(Registry, EveryNameHasARowThatMakesALearnerOfItsForms) {
   Random random(1);
-  for (const AlgorithmName& name : algorithms())
+  for (const AlgorithmName& name : kAlgorithms)
     for (const AgentSpaces& spaces : kSpaces) {
       if (!name.learns(action_form(spaces.task))) continue;
       const auto row = algorithm_row("x", name.name, action_form(spaces.task), name.phase);
@@ -93,7 +93,8 @@ TEST(Registry, AnAlgorithmIsGoneWithItsRow) {
 }
 
 TEST(Registry, ANameWithoutARowIsRefused) {
-  const NamedAlgorithm alone({.name = "toy-alone", .phase = LearningPhase::Offline, .continuous = true});
+  const Registry<AlgorithmName>::Addition alone(
+      kAlgorithms, {.name = "toy-alone", .phase = LearningPhase::Offline, .continuous = true});
   AgentOptions options;
   options.offline = "toy-alone";
   const auto agent = Agent::create(kSpaces[0], options);

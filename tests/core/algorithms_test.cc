@@ -25,8 +25,8 @@ TEST(Algorithms, ANameThatIsNoneOfThemIsAnErrorThatNamesTheKeyAndThem) {
 
 TEST(Algorithms, OneMoreIsThereAsLongAsItsRow) {
   {
-    const NamedAlgorithm toy(
-        {.name = "toy", .phase = LearningPhase::Online, .continuous = true, .on_policy = true});
+    const Registry<AlgorithmName>::Addition toy(
+        kAlgorithms, {.name = "toy", .phase = LearningPhase::Online, .continuous = true, .on_policy = true});
     EXPECT_EQ(algorithm_names(ActionForm::Continuous, LearningPhase::Online), (Names{"ddpg", "toy"}));
     EXPECT_EQ(algorithm_names(ActionForm::Discrete, LearningPhase::Online),
               (Names{"q-learning", "tabular-q"}));

@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "daemon/config.h"
 #include "daemon/config_keys.h"
+#include "tests/daemon/config_fixture.h"
 
 namespace flash::config_keys_test {
 namespace {
@@ -20,21 +21,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-ConfigResult parse(std::string main) {
-  const std::vector<ConfigText> texts = {{"flashd.json", std::move(main)}};
-  return parse_config(texts);
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-std::string source(const std::string& path) {
-  return std::string(FLASH_SOURCE_DIR) + "/" + path;
-}
+using config_fixture::parse;
+using config_fixture::read_file;
+using config_fixture::source;
 
 // FLASH_UPDATE=1 writes what the table says into the file instead of comparing.
 bool updating() {

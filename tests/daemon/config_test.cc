@@ -12,6 +12,7 @@
 
 #include "core/json.h"
 #include "daemon/config_keys.h"
+#include "tests/daemon/config_fixture.h"
 
 namespace flash {
 namespace {
@@ -21,22 +22,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-ConfigResult parse(std::string main, std::vector<ConfigText> drop_ins = {}) {
-  std::vector<ConfigText> texts = {{"flashd.json", std::move(main)}};
-  for (auto& d : drop_ins) texts.push_back(std::move(d));
-  return parse_config(texts);
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-std::string source(const std::string& path) {
-  return std::string(FLASH_SOURCE_DIR) + "/" + path;
-}
+using config_fixture::parse;
+using config_fixture::read_file;
+using config_fixture::source;
 
 // --- what is right ----------------------------------------------------------------------------------------
 

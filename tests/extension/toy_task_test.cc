@@ -69,7 +69,6 @@ struct ToyTask {
   static TaskSpec spec_of(Task task, std::span<const KnobKind> knobs) {
     TaskSpec s{};
     s.task = task;
-    s.agent_prefix = "toy";
     s.target = TargetKind::Cgroup;
     s.state = kEntries;
     s.knobs = knobs;
@@ -94,10 +93,10 @@ struct ToyTask {
     s.growth_room = [](TaskMemory&, Duration) { return 0.0; };
     s.cores = [](const TaskStep&) { return 1.0; };
     s.fallback = [] {
-      return TaskFallback([](const TaskStep& step, TaskMemory& memory, bool words, Proposal& proposal) {
+      return TaskFallback([steps = 0](const TaskStep& step, bool words, Proposal& proposal) mutable {
+        ++steps;
         proposal.action.set(step.knobs[0].knob, 2 * (*step.now)[Signal::RequestRate].value_or(1));
-        if (words)
-          appendf(proposal.explanation, "Toy step %.0f: twice the use.", memory.as<ToyMemory>().steps);
+        if (words) appendf(proposal.explanation, "Toy step %d: twice the use.", steps);
       });
     };
     s.explain_reward = [](const Reward&, std::string& out) { out += ", toys"; };
