@@ -196,9 +196,10 @@ bool Explorer::draw_action(const ExplorationInput& in, Action& proposed, std::st
     for (float& a : action) a = std::clamp(a, -1.0F, 1.0F);
     from_network_form(s, in.state, action, in.contexts, wished);
   } else {
-    for (const KnobContext& c : in.contexts)
-      if (!limited_resource(c.knob))
-        wished.set(c.knob, level_to_khz(static_cast<int>(action[0]), c.steps, {c.lower, c.upper}));
+    OutputKnobs knobs;
+    output_knobs(s.task, in.contexts, knobs);
+    if (const KnobContext* c = knobs[0])
+      wished.set(c->knob, level_to_khz(static_cast<int>(action[0]), c->steps, {c->lower, c->upper}));
   }
   const double most = std::clamp(in.rule->exploration.max_step, 0.0, 1.0);
   Action moved;
