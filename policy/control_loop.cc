@@ -104,7 +104,7 @@ Result<void> ControlLoop::add_target(Now now, Target target, std::shared_ptr<con
   agent->stages.push_back({Stage::Initialized, now.wall, "taken up"});
   impl_->recall(*agent);
   for (Collector* c : impl_->collectors) c->track(agent->target);
-  impl_->nesting_known = false;
+  impl_->nesting_known = impl_->groups_known = false;
   impl_->table[id] = Observation{};
   impl_->by_id[id] = agent.get();
   impl_->agents.push_back(std::move(agent));
@@ -130,7 +130,7 @@ RestoreReport ControlLoop::remove_target(Now, TargetId id, bool gone) {
   for (Collector* c : impl_->collectors) c->untrack(id);
   impl_->table.erase(id);
   impl_->by_id.erase(id);
-  impl_->nesting_known = false;
+  impl_->nesting_known = impl_->groups_known = false;
   impl_->remember(*a);
   const auto it =
       std::find_if(impl_->agents.begin(), impl_->agents.end(), [a](const auto& p) { return p.get() == a; });
@@ -145,6 +145,8 @@ RestoreReport ControlLoop::remove_target(Now, TargetId id, bool gone) {
 Result<void> ControlLoop::change_rule(Now, TargetId id, std::shared_ptr<const Rule> rule) {
   ManagedAgent* a = impl_->find(id);
   if (!a) return not_managed(id);
+  if (rule->group != a->rule->group)
+    return Error(std::errc::invalid_argument, agent_name(id) + ": in another group it is another agent");
   const Mode before = impl_->mode_of(*a);
   a->rule = std::move(rule);
   a->target.rule = a->rule->name;
