@@ -25,13 +25,15 @@ constexpr std::array<GroupEntry, 6> kRows = {{
       "standard deviation of the same, [0,0.5]; 0: known of fewer than two others"},
      [](const GroupSummary& others) { return others.slo_preservation.deviation(); }},
     {{"others_utilization", "1",
-      "mean of the others' use / limit (without limits: share of their CPUs), [0,1]; 0: alone, or known of none"},
+      "mean of the others' use / limit (without limits: share of their CPUs), [0,1]; 0: alone, or known of "
+      "none"},
      [](const GroupSummary& others) { return others.utilization.mean(0); }},
     {{"others_utilization_deviation", "1",
       "standard deviation of the same, [0,0.5]; 0: known of fewer than two others"},
      [](const GroupSummary& others) { return others.utilization.deviation(); }},
     {{"others_allocation", "1",
-      "mean of the others' limits as share of what the node may hand out, [0,1]; no limit is 1; 0: alone, known of "
+      "mean of the others' limits as share of what the node may hand out, [0,1]; no limit is 1; 0: alone, "
+      "known of "
       "none, or a task without limits"},
      [](const GroupSummary& others) { return others.allocation.mean(0); }},
 }};

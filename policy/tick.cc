@@ -409,8 +409,7 @@ std::size_t ControlLoop::Impl::look(ManagedAgent& a, Now now) {
   Decision& d = next_slot(a);
   d.observation = table[a.target.id];
   const auto invalid = static_cast<std::size_t>(judge(d.observation, machine));
-  const Observation* before =
-      a.history.size() >= 2 ? &a.history[a.history.size() - 2].observation : nullptr;
+  const Observation* before = a.history.size() >= 2 ? &a.history[a.history.size() - 2].observation : nullptr;
   a.seat.new_tick();
   watch_policy(a, d, knobs, now);
   see(a, d, before, knobs);

@@ -245,7 +245,8 @@ const Wrong kWrong[] = {
      {"flashd.json:1: /rules/web/slo/prometheus: nothing is read from the page: give latency or requests"}},
     {"GroupThatIsNoName",
      R"({"rules": {"web": {"select": {"unit": "w"}, "group": "a b"}}})",
-     {"flashd.json:1: /rules/web/group: \"a b\" has more than letters, digits, '.', '_' and '-', or is longer "
+     {"flashd.json:1: /rules/web/group: \"a b\" has more than letters, digits, '.', '_' and '-', or is "
+      "longer "
       "than 64 bytes"}},
     {"KeyThatResemblesNothing", R"({"colour": 1})", {"flashd.json:1: /colour: unknown key"}},
     {"AKeyThatIsNoLine", R"({"a\n\u001b[2J": 1})", {"flashd.json:1: /a\\u000a\\u001b[2J: unknown key"}},

@@ -29,7 +29,8 @@ class ToyGroupTest : public testing::Test {
   ToyGroupTest() {
     LoopOptions options;
     options.capacity.cores = 4;
-    loop_ = std::make_unique<ControlLoop>(options, std::vector<Collector*>{&collector_}, actuator_, LoopEvents{});
+    loop_ =
+        std::make_unique<ControlLoop>(options, std::vector<Collector*>{&collector_}, actuator_, LoopEvents{});
     add(kOne, "one", "toys", 1);
     add(kTwo, "two", "toys", 2);
     add(kThree, "three", "", 3);

@@ -77,7 +77,8 @@ TEST(LoopGroups, AnAgentWithoutAGroupIsAsIfThereWereNone) {
   for (int i = 0; i < 60; ++i) {
     with.tick();
     without.tick();
-    EXPECT_EQ(to_json_text(with.last(), target(kWeb, "web")), to_json_text(without.last(), target(kWeb, "web")));
+    EXPECT_EQ(to_json_text(with.last(), target(kWeb, "web")),
+              to_json_text(without.last(), target(kWeb, "web")));
     // What a grouped agent's own entries are, and what is done by the rules, does not change either.
     for (const TargetId id : {kBatch, kFront}) {
       const std::vector<float>&seen = with.state(id), &alone = without.state(id);
