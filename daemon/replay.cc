@@ -13,6 +13,7 @@
 #include "policy/knob_policy.h"
 #include "policy/learning_view.h"
 #include "policy/observation_space.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -35,12 +36,6 @@ std::string plain(std::string_view text) {
   return out;
 }
 
-const KnobContext* find(const std::vector<KnobContext>& contexts, const KnobId& kind) {
-  const auto it =
-      std::find_if(contexts.begin(), contexts.end(), [&kind](const auto& c) { return c.knob == kind; });
-  return it == contexts.end() ? nullptr : &*it;
-}
-
 KnobRange range_of(const KnobContext& c) {
   return {c.lower, c.upper};
 }
@@ -51,12 +46,13 @@ double place(const KnobId& kind, double value, KnobRange range) {
 }
 
 /// An action as the networks have it: every limit in [-1,1], 0 where there is no knob to act on.
-std::vector<float> limits_form(const Action& action, const std::vector<KnobContext>& contexts) {
-  std::vector<float> out;
-  for (KnobKind kind : kLimitsActions) {
-    const KnobContext* c = find(contexts, kind);
-    const bool acts = c && std::isfinite(c->upper) && action.has(kind);
-    out.push_back(acts ? static_cast<float>(to_unit(action[kind], range_of(*c))) : 0.0F);
+std::vector<float> limits_form(Task task, const Action& action, const std::vector<KnobContext>& contexts) {
+  OutputKnobs knobs;
+  std::vector<float> out(output_knobs(task, contexts, knobs));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const KnobContext* c = knobs[i];
+    const bool acts = c && std::isfinite(c->upper) && action.has(c->knob);
+    out[i] = acts ? static_cast<float>(to_unit(action[c->knob], range_of(*c))) : 0.0F;
   }
   return out;
 }
@@ -100,11 +96,12 @@ double Replay::value(const JournalEntry& e, const Action& action, const std::vec
   if (action_form(report_.task) == ActionForm::Continuous) {
     if (policy_.critic.empty()) return kNaN;
     std::vector<float> input = e.state;
-    for (float a : limits_form(action, e.contexts)) input.push_back(a);
+    for (float a : limits_form(report_.task, action, e.contexts)) input.push_back(a);
     y = policy_.critic.evaluate(input, critic_scratch_)[0];
   } else {
-    const KnobContext* c = find(e.contexts, KnobKind::CpuFrequency);
-    const auto level = static_cast<std::size_t>(khz_to_level(action[KnobKind::CpuFrequency], range_of(*c)));
+    OutputKnobs knobs;
+    output_knobs(report_.task, e.contexts, knobs);
+    const auto level = static_cast<std::size_t>(khz_to_level(action[knobs[0]->knob], range_of(*knobs[0])));
     y = policy_.critic.empty() ? scores[level] : policy_.critic.evaluate(e.state, critic_scratch_)[level];
   }
   return policy_.snapshot.value_offset + policy_.snapshot.value_scale * y;
@@ -113,17 +110,22 @@ double Replay::value(const JournalEntry& e, const Action& action, const std::vec
 std::vector<Attribution> Replay::attributions(const JournalEntry& e, const KnobId& knob,
                                               const std::vector<float>& scores) const {
   int output = 0;
-  if (action_form(report_.task) == ActionForm::Discrete)
+  if (action_form(report_.task) == ActionForm::Discrete) {
     output = static_cast<int>(decided_level(scores, e.state, policy_.snapshot.stay_margin));
-  else
-    output = static_cast<int>(std::find(std::begin(kLimitsActions), std::end(kLimitsActions), knob) -
-                              std::begin(kLimitsActions));
+  } else {
+    OutputKnobs knobs;
+    const std::size_t n = output_knobs(report_.task, e.contexts, knobs);
+    output = static_cast<int>(std::find_if(knobs.begin(), knobs.begin() + static_cast<std::ptrdiff_t>(n),
+                                           [&knob](const KnobContext* c) { return c && c->knob == knob; }) -
+                              knobs.begin());
+  }
   std::vector<float> gradient(e.state.size());
   policy_.actor.gradient(e.state, output, gradient);
   std::vector<Attribution> all;
-  const auto entries = state_entries(report_.task);
+  const TaskSpec& spec = task_spec(report_.task);
   for (std::size_t i = 0; i < gradient.size(); ++i)
-    all.push_back({entries[i].name, e.state[i], gradient[i] * (e.state[i] - policy_.snapshot.mean[i])});
+    all.push_back({state_entry(spec, static_cast<int>(i))->name, e.state[i],
+                   gradient[i] * (e.state[i] - policy_.snapshot.mean[i])});
   std::stable_sort(all.begin(), all.end(), [](const Attribution& a, const Attribution& b) {
     return std::abs(a.weight) > std::abs(b.weight);
   });
@@ -158,6 +160,10 @@ Result<void> Replay::take(const JournalEntry& e) {
   }
   if (e.state.empty()) {
     ++report_.no_state;
+    return {};
+  }
+  if (e.state.size() != policy_.snapshot.mean.size()) {
+    ++report_.other_state;
     return {};
   }
   const auto y = policy_.actor.evaluate(e.state, scratch_);
@@ -273,8 +279,15 @@ Result<ReplayReport> replay(const ReplayOptions& options) {
   const auto in_model = [&](Error e) { return std::move(e).context(options.model); };
   auto snapshot = to_policy(file);
   if (!snapshot) return in_model(std::move(snapshot).error());
-  const Task task = snapshot->task;
-  if (auto valid = snapshot->validate(state_dim(task), action_dim(task)); !valid)
+  const TaskSpec& spec = task_spec(snapshot->task);
+  Rule rule;
+  if (snapshot->mean.size() > spec.state.size()) rule.group = "any";
+  SpaceLayout here = space_layout(spec, rule);
+  // What is rewarded may differ: that is what one wants to compare.
+  here.reward.clear();
+  if (snapshot->layout)
+    if (auto same = same_layout(*snapshot->layout, here); !same) return in_model(std::move(same).error());
+  if (auto valid = snapshot->validate(here.state_dim(), here.action_dim()); !valid)
     return in_model(std::move(valid).error());
   Replay replay(options, std::move(*snapshot));
   FLASH_TRY(const JournalRead read,
@@ -316,6 +329,7 @@ json to_json(const ReplayReport& r) {
                                         {"replayed", number(r.replayed_value)}});
   out["not_replayed"] = {{"other_task", r.other_task},
                          {"other_target", r.other_target},
+                         {"other_state", r.other_state},
                          {"no_state", r.no_state},
                          {"no_knob", r.no_knob}};
   json& largest = out["largest"] = json::array();
@@ -382,6 +396,7 @@ std::string to_text(const ReplayReport& r) {
   };
   skipped(r.other_task, "of the other task");
   skipped(r.other_target, "of other targets");
+  skipped(r.other_state, "whose state is not the model's (of a group, or of none)");
   skipped(r.no_state, "without a state");
   skipped(r.no_knob, "without a knob to compare");
   if (r.read.half_lines > 0) out += plural(r.read.half_lines, "last line") + " without an end left out\n";

@@ -10,6 +10,7 @@
 #include "core/policy_snapshot.h"
 #include "policy/observation_space.h"
 #include "policy/snapshot_guard.h"
+#include "policy/task.h"
 
 namespace flash {
 
@@ -17,7 +18,7 @@ struct Drift {
   bool known = false;                   // a policy is in the seat and RecentSteps::kEnough states were seen
   double shift = 0;                     // largest |recent mean - mean in training| / deviation in training
   double of_late = 0, in_training = 0;  // of that entry, as in the state
-  int entry = -1;                       // its place in state_entries()
+  int entry = -1;                       // its place in the state
   bool drifted = false;                 // above kDrifted, until below kDriftOver
 };
 
@@ -29,6 +30,6 @@ inline constexpr double kSmallestDeviation = 0.05;
 Drift judge_drift(const PolicySnapshot& snapshot, const RecentSteps& recent, const Drift& before);
 
 /// "cpu_utilization has been 0.93 of late, 0.41 in training (5.2 deviations)".
-void append_drift(std::string& out, const Drift& drift, Task task);
+void append_drift(std::string& out, const Drift& drift, const TaskSpec& spec);
 
 }  // namespace flash

@@ -82,6 +82,7 @@ struct ManagedAgent {
       : target(std::move(t)),
         rule(std::move(r)),
         spec(&task_spec(target.task())),
+        layout(space_layout(*spec, *rule)),
         fallback(spec->fallback()),
         explorer(stream),
         objective(spec->objective_slack, spec->objective_known),
@@ -99,6 +100,7 @@ struct ManagedAgent {
   Target target;
   std::shared_ptr<const Rule> rule;
   const TaskSpec* spec;
+  SpaceLayout layout;
   TaskMemory memory;
   TaskFallback fallback;
   std::optional<Mode> own_mode;

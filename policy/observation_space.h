@@ -19,7 +19,7 @@
 namespace flash {
 
 /// Of any task; of the entries that say what others of a group do (policy/group.h); of both.
-inline constexpr int kMaxTaskDim = 14, kMaxGroupDim = 16;
+inline constexpr int kMaxTaskDim = 16, kMaxGroupDim = 16;
 inline constexpr int kMaxStateDim = kMaxTaskDim + kMaxGroupDim;
 static_assert(kMaxStateDim <= 32, "StateVector's bits");
 

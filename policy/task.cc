@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "policy/explain.h"
+#include "policy/group.h"
 #include "policy/reward.h"
 #include "policy/tasks/cpu_frequency.h"
 #include "policy/tasks/resource_limits.h"
@@ -17,6 +18,25 @@ const TaskSpec& task_spec(Task task) {
     if (spec.task == task) return spec;
   assert(false && "the task has no row");
   std::abort();
+}
+
+const StateEntry* state_entry(const TaskSpec& spec, int i) {
+  if (i < 0) return nullptr;
+  const auto place = static_cast<std::size_t>(i), own = spec.state.size();
+  if (place < own) return &spec.state[place];
+  return place - own < kGroupEntries.size() ? &kGroupEntries[place - own].entry : nullptr;
+}
+
+SpaceLayout space_layout(const TaskSpec& spec, const Rule& rule) {
+  SpaceLayout layout;
+  layout.task = spec.task;
+  for (const StateEntry& entry : spec.state) layout.state.emplace_back(entry.name);
+  if (!rule.group.empty())
+    for (const GroupEntry& row : kGroupEntries) layout.state.emplace_back(row.entry.name);
+  for (const KnobKind kind : spec.knobs) layout.actions.push_back(knob_name(kind));
+  layout.levels = static_cast<std::uint32_t>(spec.levels);
+  layout.reward = reward_words(rule.reward, spec.task);
+  return layout;
 }
 
 int action_dim(Task task) {

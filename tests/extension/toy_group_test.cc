@@ -7,7 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "daemon/journal_reader.h"
+#include "daemon/learner_agents.h"
+#include "link/messages.h"
 #include "policy/control_loop.h"
+#include "policy/decision_json.h"
 #include "policy/group.h"
 #include "tests/support/fake_actuator.h"
 
@@ -41,12 +45,15 @@ class ToyGroupTest : public testing::Test {
     rule->name = name;
     rule->group = group;
     rule->limits[KnobKind::MemoryLimit].manage = false;
+    actuator_.offer(id, KnobKind::CpuLimit, cores);
+    ASSERT_TRUE(loop_->add_target({}, target_of(id, name), rule));
+  }
+  static Target target_of(TargetId id, const std::string& name) {
     Target target;
     target.id = id;
     target.name = name;
     target.cgroup = "/" + name;
-    actuator_.offer(id, KnobKind::CpuLimit, cores);
-    ASSERT_TRUE(loop_->add_target({}, target, rule));
+    return target;
   }
   const std::vector<float>& state(TargetId id) { return loop_->history(id)->back().learning.state; }
 
@@ -64,6 +71,22 @@ TEST_F(ToyGroupTest, ItsRowIsInTheStateOfGroupedAgentsAlone) {
   EXPECT_FLOAT_EQ(state(kOne).back(), 2 * 2.0F / 4);
   EXPECT_FLOAT_EQ(state(kTwo).back(), 2 * 1.0F / 4);
   EXPECT_EQ(state(kThree).size(), own);
+  EXPECT_EQ(loop_->view(kOne)->layout->state.back(), "others_toys");
+  EXPECT_EQ(loop_->view(kThree)->layout->state.size(), own);
+}
+
+TEST_F(ToyGroupTest, TheLearnerIsToldOfItAndTheJournalHasIt) {
+  LearnerAgents agents;
+  agents.add(target_of(kOne, "one"), *loop_->view(kOne)->layout);
+  const auto told = link::decode_down(link::encode(link::Down(agents.find(kOne)->announce)));
+  ASSERT_TRUE(told) << told.error().message();
+  EXPECT_EQ(std::get<link::Announce>(*told).layout.state.back(), "others_toys");
+  std::string line;
+  append_json_text(line, loop_->history(kOne)->back(), target_of(kOne, "one"), WithWords::No);
+  EXPECT_THAT(line, testing::HasSubstr(",\"others_toys\":1.0"));
+  const auto read = read_journal_line(line);
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(read->state, state(kOne));
 }
 
 }  // namespace

@@ -108,12 +108,57 @@ TEST(LoopGroups, ANameOfAGroupIsNoOtherGroupsAndMembersComeAndGo) {
   EXPECT_EQ(l.state(kWeb)[kCount], 0);
 }
 
-TEST(LoopGroups, AnotherGroupIsAnotherAgent) {
+/// Of as many entries as a grouped agent has; the last of them counts most.
+std::shared_ptr<PolicySnapshot> groups_policy(std::uint64_t version) {
+  auto p = constant_policy(Task::ResourceLimits, {0, 0}, version, at(1e6).wall);
+  const std::size_t dim = kOwn + kGroupEntries.size();
+  p->mean.assign(dim, 0);
+  p->scale.assign(dim, 1);
+  DenseLayer& layer = p->actor[0];
+  layer.inputs = static_cast<int>(dim);
+  layer.weights.assign(2 * dim, 1e-4F);
+  layer.weights[kHas] = layer.weights[dim + kHas] = 0.3F;
+  return p;
+}
+
+TEST(LoopGroups, APolicyIsForAgentsOfAGroupOrForThoseWithout) {
   Grouped l;
   l.add(kWeb, "web", "shop");
-  EXPECT_FALSE(l.loop->change_rule(at(0), kWeb, in_group("store")));
-  EXPECT_FALSE(l.loop->change_rule(at(0), kWeb, in_group("")));
-  EXPECT_TRUE(l.loop->change_rule(at(0), kWeb, in_group("shop")));
+  l.add(kBatch, "batch", "");
+  const auto alone = constant_policy(Task::ResourceLimits, {0, 0}, 1, at(1e6).wall);
+  EXPECT_FALSE(l.loop->offer_snapshot(at(0), kWeb, alone));
+  EXPECT_FALSE(l.loop->offer_snapshot(at(0), kBatch, groups_policy(1)));
+  auto named = constant_policy(Task::ResourceLimits, {0, 0}, 2, at(1e6).wall);
+  named->layout = *l.loop->view(kBatch)->layout;
+  const auto refused = l.loop->offer_snapshot(at(0), kWeb, named);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("layout"), std::string::npos) << refused.error().message();
+  EXPECT_TRUE(l.loop->offer_snapshot(at(0), kWeb, groups_policy(3)));
+  EXPECT_TRUE(l.loop->offer_snapshot(at(0), kBatch, named));
+}
+
+TEST(LoopGroups, APolicyDecidesByWhatTheOthersHaveAndSaysSo) {
+  Grouped l;
+  auto rule = in_group("shop");
+  rule->slo.latency_p99_ms.reset();
+  rule->profile.t_online = 0;
+  ASSERT_TRUE(l.loop->add_target(at(0), target(kWeb, "web"), rule));
+  l.add(kBatch, "batch", "shop");
+  ASSERT_TRUE(l.loop->offer_snapshot(at(0), kWeb, groups_policy(1)));
+  l.ticks(22);
+  ASSERT_EQ(l.loop->view(kWeb)->stage, Stage::Online) << l.loop->view(kWeb)->waiting_for;
+  EXPECT_EQ(l.last().controller, Controller::Learned) << l.last().controller_reason;
+  ASSERT_FALSE(l.last().attributions.empty());
+  EXPECT_EQ(l.last().attributions[0].entry, "others_allocation");
+  EXPECT_NE(to_json_text(l.last(), target(kWeb, "web")).find("\"others_allocation\":"), std::string::npos);
+  EXPECT_EQ(to_json_text(l.last(), target(kWeb, "web")).find("\"state\":null"), std::string::npos);
+  // In no group its state is another one, which this policy does not know.
+  ASSERT_TRUE(l.loop->change_rule(at(l.time), kWeb, in_group("")));
+  EXPECT_EQ(l.loop->view(kWeb)->snapshot, nullptr);
+  l.tick();
+  EXPECT_EQ(l.state(kWeb).size(), kOwn);
+  EXPECT_EQ(l.last().controller, Controller::Fallback);
+  EXPECT_EQ(l.state(kBatch)[kCount], 0);
 }
 
 }  // namespace
