@@ -203,7 +203,8 @@ void put_learning(Writer& w, const Decision& d, Task task) {
     w.null();
   } else {
     w.open('{');
-    for (std::size_t i = 0; i < state.size(); ++i) w.field(state_entry(spec, static_cast<int>(i))->name, state[i]);
+    for (std::size_t i = 0; i < state.size(); ++i)
+      w.field(state_entry(spec, static_cast<int>(i))->name, state[i]);
     w.close('}');
   }
   w.key("learning").open('{');
