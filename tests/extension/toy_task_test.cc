@@ -155,7 +155,7 @@ class ToyTaskTest : public testing::Test {
     options.capacity.cores = 1;
     loop_ = std::make_unique<ControlLoop>(options, std::vector<Collector*>{&collector_}, actuator_, events);
     ASSERT_TRUE(loop_->add_target(now(), target_, rule_));
-    agents_.add(target_, space_layout(task_spec(target_.task()), rule_->reward));
+    agents_.add(target_, space_layout(task_spec(target_.task()), *rule_));
     for (int i = 0; i < steps; ++i) {
       ++time_;
       static_cast<void>(loop_->tick(now()));
