@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/decision.h"
 #include "core/policy_snapshot.h"
 #include "core/result.h"
 #include "core/target.h"
@@ -44,6 +45,7 @@ struct Transition {
   bool by_fallback = false;          // the fallback (explored or not) was in charge: may train offline
   std::vector<float> next_fallback;  // what it proposed at t+1; may be empty (then not used for comparing)
   std::vector<float> fallback;       // what it proposed at t; may be empty
+  Behaviour behaviour;               // of a_t
 };
 
 struct UpdateReport {

@@ -19,7 +19,7 @@
 #include "core/tensor_file.h"
 #include "link/messages.h"
 #include "link/seqpacket.h"
-#include "policy/observation_space.h"
+#include "policy/task.h"
 
 namespace flash::bench {
 namespace {
@@ -37,13 +37,10 @@ class FakeDaemon {
       : listener_(std::move(listener)), learner_(&learner), random_(1) {
     for (int i = 0; i < agents; ++i) {
       link::Announce a;
-      a.task = i % 2 == 0 ? Task::ResourceLimits : Task::CpuFrequency;
+      a.layout = space_layout(task_spec(i % 2 == 0 ? Task::ResourceLimits : Task::CpuFrequency), {});
       a.agent = (i % 2 == 0 ? "limits_" : "frequency_") + std::to_string(i);
-      a.key = std::string(to_string(a.task)) + ":/bench/" + std::to_string(i);
+      a.key = std::string(to_string(a.layout.task)) + ":/bench/" + std::to_string(i);
       a.application = a.rule = "bench";
-      for (const StateEntry& entry : state_entries(a.task)) a.state_names.emplace_back(entry.name);
-      a.state_dim = static_cast<std::uint32_t>(state_dim(a.task));
-      a.action_dim = static_cast<std::uint32_t>(action_dim(a.task));
       agents_.push_back(std::move(a));
     }
   }
@@ -81,7 +78,7 @@ class FakeDaemon {
       s.end_of_episode = s.step == 99;
       s.stage = Stage::Online;
       s.controller = seq_ < kBacklog / 2 ? Controller::Fallback : Controller::Learned;
-      s.state = numbers(static_cast<int>(a.state_dim));
+      s.state = numbers(a.layout.state_dim());
       s.state_trusted = true;
       s.action = action(a);
       s.fallback = action(a);
@@ -130,8 +127,8 @@ class FakeDaemon {
     return v;
   }
   std::vector<float> action(const link::Announce& a) {
-    if (action_form(a.task) == ActionForm::Continuous) return numbers(static_cast<int>(a.action_dim));
-    return {static_cast<float>(random_.below(a.action_dim))};
+    if (action_form(a.layout.task) == ActionForm::Continuous) return numbers(a.layout.action_dim());
+    return {static_cast<float>(random_.below(static_cast<std::uint64_t>(a.layout.action_dim())))};
   }
   bool behind() const {
     for (const auto& [agent, seq] : stored_)

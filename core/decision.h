@@ -77,6 +77,14 @@ struct Attribution {
   double weight = 0;       // gradient * input, of the output that decided
 };
 
+/// How an action came about that a policy's own head drew: what learning on-policy needs of it.
+struct Behaviour {
+  bool given = false;         // drawn by the policy in charge, and executed as drawn
+  float log_probability = 0;  // of the action, under that policy
+  float value = 0;            // of the state by its critic; 0 without one
+  bool operator==(const Behaviour&) const = default;
+};
+
 /// The step as learning sees it (link::Step carries it to the learner).
 struct LearningView {
   std::vector<float> state;
@@ -85,6 +93,7 @@ struct LearningView {
   /// not executed, so no transition.
   std::vector<float> action;
   std::vector<float> fallback;  // what the fallback proposed, in the same form
+  Behaviour behaviour;
   bool end_of_episode = false;
 };
 

@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/layout.h"
 #include "core/result.h"
 #include "core/target.h"
 #include "core/time.h"
@@ -50,6 +52,9 @@ struct OffPolicyEstimate {
 
 struct PolicySnapshot {
   Task task = Task::ResourceLimits;
+  /// What its inputs and outputs mean. Every policy of a file or message has one, and it is checked against the
+  /// agent's; nothing: made in this process for the agent that it is given to.
+  std::optional<SpaceLayout> layout;
   std::uint64_t version = 0;     // grows; one not above the last accepted is refused
   std::string model;             // lineage for people: "td3+bc, seed 1, 1200 updates"
   std::string algorithm;         // "ddpg", "td3+bc", "bcq", "q-learning", "tabular-q", "iql"

@@ -444,6 +444,22 @@ Result<std::vector<DenseLayer>> take_network(const json& meta, const char* name,
   return layers;
 }
 
+/// What the file says, or what files meant that do not say it.
+Result<std::optional<SpaceLayout>> take_layout(const json& meta, Task task) {
+  const json& described = entry(meta, "layout");
+  if (described.is_null()) {
+    auto before = layout_before_named(task);
+    if (!before) return invalid("meta.layout: missing, and the task is newer than files without one");
+    return before;
+  }
+  JsonBox box;
+  *box = described;
+  auto layout = layout_from_json(box);
+  if (!layout) return invalid("meta." + layout.error().message());
+  if (layout->task != task) return invalid("meta.layout: is of another task than the policy");
+  return std::optional<SpaceLayout>(*std::move(layout));
+}
+
 }  // namespace
 
 TensorFile to_tensor_file(const PolicySnapshot& policy) {
@@ -460,6 +476,7 @@ TensorFile to_tensor_file(const PolicySnapshot& policy) {
       {"value_scale", policy.value_scale},
       {"exploration", {{"epsilon", policy.exploration.epsilon}, {"sigma", policy.exploration.sigma}}}};
   if (policy.stay_margin != 0) file.meta["stay_margin"] = policy.stay_margin;
+  if (policy.layout) file.meta["layout"] = *layout_to_json(*policy.layout);
   if (const OffPolicyEstimate& e = policy.estimate; e.given)
     file.meta["estimate"] = {{"method", e.method}, {"learned", e.learned}, {"fallback", e.fallback},
                              {"lower", e.lower},   {"upper", e.upper},     {"transitions", e.transitions}};
@@ -478,7 +495,7 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
   if (file.kind != "policy") return invalid("kind is '" + file.kind + "', not 'policy'");
   FLASH_CHECK(only(*file.meta,
                    {"task", "version", "model", "algorithm", "data_steps", "expires_ns", "value_offset",
-                    "value_scale", "stay_margin", "exploration", "estimate", "actor", "critic"},
+                    "value_scale", "stay_margin", "exploration", "estimate", "actor", "critic", "layout"},
                    "meta"));
   PolicySnapshot policy;
   Meta meta(*file.meta, "meta.");
@@ -492,6 +509,7 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
   policy.value_scale = meta.number("value_scale");
   if (file.meta->contains("stay_margin")) policy.stay_margin = meta.number("stay_margin");
   FLASH_CHECK(meta.verdict());
+  FLASH_TRY(policy.layout, take_layout(*file.meta, policy.task));
   const json& exploration = entry(*file.meta, "exploration");
   if (!exploration.is_object()) return invalid("meta.exploration: not an object");
   FLASH_CHECK(only(exploration, {"epsilon", "sigma"}, "meta.exploration"));

@@ -7,9 +7,6 @@
 
 #include "daemon/local_peer.h"
 #include "host/parse.h"
-#include "policy/action_space.h"
-#include "policy/observation_space.h"
-#include "policy/reward.h"
 
 namespace flash {
 namespace {
@@ -34,19 +31,15 @@ std::string learning_key(const Target& target) {
 
 // --- agents ---------------------------------------------------------------------------------------------
 
-const LearnerAgent& LearnerAgents::add(const Target& target, const RewardOptions& reward) {
+const LearnerAgent& LearnerAgents::add(const Target& target, const SpaceLayout& layout) {
   const std::string name = agent_name(target.id);
   auto& agent = agents_[name];
   link::Announce announce;
   announce.agent = name;
   announce.key = learning_key(target);
-  announce.task = target.task();
   announce.application = plain(target.application);
   announce.rule = plain(target.rule);
-  announce.state_dim = static_cast<std::uint32_t>(state_dim(announce.task));
-  announce.action_dim = static_cast<std::uint32_t>(action_dim(announce.task));
-  for (const StateEntry& entry : state_entries(announce.task)) announce.state_names.emplace_back(entry.name);
-  announce.reward = reward_words(reward, announce.task);
+  announce.layout = layout;
   if (!agent) {
     agent = std::make_unique<LearnerAgent>();
     agent->gone = true;
@@ -90,7 +83,7 @@ const LearnerAgent* LearnerAgents::find(TargetId id) const {
 
 LearnerAgent* LearnerAgents::find_key(const std::string& key, Task task) {
   for (auto& [name, agent] : agents_)
-    if (!agent->gone && agent->announce.key == key && agent->announce.task == task) return agent.get();
+    if (!agent->gone && agent->announce.key == key && agent->announce.layout.task == task) return agent.get();
   return nullptr;
 }
 
@@ -148,6 +141,9 @@ void LearnerAgents::decided(const Target& target, const Decision& d) {
   step.state_trusted = d.learning.state_trusted && !step.state.empty();
   step.action = finite(d.learning.action);
   step.fallback = finite(d.learning.fallback);
+  if (const Behaviour& b = d.learning.behaviour;
+      b.given && std::isfinite(b.log_probability) && std::isfinite(b.value) && !step.action.empty())
+    step.behaviour = b;
   step.reward_given = d.reward.given && std::isfinite(d.reward.value);
   step.reward_trusted = step.reward_given && d.reward.trusted;
   step.reward = step.reward_given ? static_cast<float>(d.reward.value) : 0;

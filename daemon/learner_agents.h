@@ -44,7 +44,7 @@ struct LearnerAgent {
 class LearnerAgents {
  public:
   /// An agent is there (again: what is announced of it may have changed). It is not announced yet.
-  const LearnerAgent& add(const Target& target, const RewardOptions& reward);
+  const LearnerAgent& add(const Target& target, const SpaceLayout& layout);
   /// nullptr: no such agent, or it is gone already. Kept while it has steps or is announced.
   const LearnerAgent* remove(TargetId id);
 

@@ -274,8 +274,6 @@ void LearnerLink::Impl::offered(Now now, const link::Offer& offer) {
     FLASH_TRY(const TensorFile file, decode_tensor_file(offer.policy, kPolicyMaxHeaderBytes));
     FLASH_TRY(PolicySnapshot policy, to_policy(file));
     verdict.version = policy.version;
-    if (policy.task != agent->announce.task)
-      return Error(std::errc::invalid_argument, "a policy of task " + std::string(to_string(policy.task)));
     // The operator says how long a policy may decide without a newer one, not the learner.
     policy.expires = std::min(policy.expires, now.wall + from_seconds(options.settings.snapshot_lifetime_s));
     if (!callbacks.offer) return Error(std::errc::not_supported, "nobody takes policies");
@@ -389,8 +387,8 @@ void LearnerLink::process(Now now) {
   impl_->rearm();
 }
 
-void LearnerLink::agent_added(const Target& target, const RewardOptions& reward) {
-  const LearnerAgent& agent = impl_->agents.add(target, reward);
+void LearnerLink::agent_added(const Target& target, const SpaceLayout& layout) {
+  const LearnerAgent& agent = impl_->agents.add(target, layout);
   if (!impl_->server.open()) return;
   impl_->to_announce.push_back(agent.announce.agent);
   impl_->rearm();

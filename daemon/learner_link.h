@@ -102,7 +102,7 @@ class LearnerLink {
   void process(Now now);
 
   /// Wire to LoopEvents::changed: added (again: what is announced may have changed), removed.
-  void agent_added(const Target& target, const RewardOptions& reward = {});
+  void agent_added(const Target& target, const SpaceLayout& layout);
   void agent_removed(TargetId id);
   /// Wire to LoopEvents::decided.
   void decided(const Target& target, const Decision& decision);

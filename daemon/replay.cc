@@ -13,6 +13,7 @@
 #include "policy/knob_policy.h"
 #include "policy/learning_view.h"
 #include "policy/observation_space.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -35,12 +36,6 @@ std::string plain(std::string_view text) {
   return out;
 }
 
-const KnobContext* find(const std::vector<KnobContext>& contexts, const KnobId& kind) {
-  const auto it =
-      std::find_if(contexts.begin(), contexts.end(), [&kind](const auto& c) { return c.knob == kind; });
-  return it == contexts.end() ? nullptr : &*it;
-}
-
 KnobRange range_of(const KnobContext& c) {
   return {c.lower, c.upper};
 }
@@ -51,12 +46,13 @@ double place(const KnobId& kind, double value, KnobRange range) {
 }
 
 /// An action as the networks have it: every limit in [-1,1], 0 where there is no knob to act on.
-std::vector<float> limits_form(const Action& action, const std::vector<KnobContext>& contexts) {
-  std::vector<float> out;
-  for (KnobKind kind : kLimitsActions) {
-    const KnobContext* c = find(contexts, kind);
-    const bool acts = c && std::isfinite(c->upper) && action.has(kind);
-    out.push_back(acts ? static_cast<float>(to_unit(action[kind], range_of(*c))) : 0.0F);
+std::vector<float> limits_form(Task task, const Action& action, const std::vector<KnobContext>& contexts) {
+  OutputKnobs knobs;
+  std::vector<float> out(output_knobs(task, contexts, knobs));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const KnobContext* c = knobs[i];
+    const bool acts = c && std::isfinite(c->upper) && action.has(c->knob);
+    out[i] = acts ? static_cast<float>(to_unit(action[c->knob], range_of(*c))) : 0.0F;
   }
   return out;
 }
@@ -100,11 +96,12 @@ double Replay::value(const JournalEntry& e, const Action& action, const std::vec
   if (action_form(report_.task) == ActionForm::Continuous) {
     if (policy_.critic.empty()) return kNaN;
     std::vector<float> input = e.state;
-    for (float a : limits_form(action, e.contexts)) input.push_back(a);
+    for (float a : limits_form(report_.task, action, e.contexts)) input.push_back(a);
     y = policy_.critic.evaluate(input, critic_scratch_)[0];
   } else {
-    const KnobContext* c = find(e.contexts, KnobKind::CpuFrequency);
-    const auto level = static_cast<std::size_t>(khz_to_level(action[KnobKind::CpuFrequency], range_of(*c)));
+    OutputKnobs knobs;
+    output_knobs(report_.task, e.contexts, knobs);
+    const auto level = static_cast<std::size_t>(khz_to_level(action[knobs[0]->knob], range_of(*knobs[0])));
     y = policy_.critic.empty() ? scores[level] : policy_.critic.evaluate(e.state, critic_scratch_)[level];
   }
   return policy_.snapshot.value_offset + policy_.snapshot.value_scale * y;
@@ -113,17 +110,22 @@ double Replay::value(const JournalEntry& e, const Action& action, const std::vec
 std::vector<Attribution> Replay::attributions(const JournalEntry& e, const KnobId& knob,
                                               const std::vector<float>& scores) const {
   int output = 0;
-  if (action_form(report_.task) == ActionForm::Discrete)
+  if (action_form(report_.task) == ActionForm::Discrete) {
     output = static_cast<int>(decided_level(scores, e.state, policy_.snapshot.stay_margin));
-  else
-    output = static_cast<int>(std::find(std::begin(kLimitsActions), std::end(kLimitsActions), knob) -
-                              std::begin(kLimitsActions));
+  } else {
+    OutputKnobs knobs;
+    const std::size_t n = output_knobs(report_.task, e.contexts, knobs);
+    output = static_cast<int>(std::find_if(knobs.begin(), knobs.begin() + static_cast<std::ptrdiff_t>(n),
+                                           [&knob](const KnobContext* c) { return c && c->knob == knob; }) -
+                              knobs.begin());
+  }
   std::vector<float> gradient(e.state.size());
   policy_.actor.gradient(e.state, output, gradient);
   std::vector<Attribution> all;
-  const auto entries = state_entries(report_.task);
+  const TaskSpec& spec = task_spec(report_.task);
   for (std::size_t i = 0; i < gradient.size(); ++i)
-    all.push_back({entries[i].name, e.state[i], gradient[i] * (e.state[i] - policy_.snapshot.mean[i])});
+    all.push_back({state_entry(spec, static_cast<int>(i))->name, e.state[i],
+                   gradient[i] * (e.state[i] - policy_.snapshot.mean[i])});
   std::stable_sort(all.begin(), all.end(), [](const Attribution& a, const Attribution& b) {
     return std::abs(a.weight) > std::abs(b.weight);
   });
@@ -274,6 +276,12 @@ Result<ReplayReport> replay(const ReplayOptions& options) {
   auto snapshot = to_policy(file);
   if (!snapshot) return in_model(std::move(snapshot).error());
   const Task task = snapshot->task;
+  if (snapshot->layout) {
+    // What is rewarded may differ: that is what one wants to compare.
+    SpaceLayout here = space_layout(task_spec(task), {});
+    here.reward.clear();
+    if (auto same = same_layout(*snapshot->layout, here); !same) return in_model(std::move(same).error());
+  }
   if (auto valid = snapshot->validate(state_dim(task), action_dim(task)); !valid)
     return in_model(std::move(valid).error());
   Replay replay(options, std::move(*snapshot));

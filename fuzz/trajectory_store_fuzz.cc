@@ -18,8 +18,8 @@ link::Announce agent() {
   link::Announce a;
   a.agent = "limits_1";
   a.key = "resource-limits:/web";
-  a.state_dim = 2;
-  a.action_dim = 1;
+  a.layout.state = {"a", "b"};
+  a.layout.actions = {"cpu-limit"};
   return a;
 }
 
@@ -91,8 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // Whatever they say, they say it.
   (void)store->last_seq("resource-limits:/web", 7, "limits_1");
   (void)store->recent_rewards("resource-limits:/web", 100);
-  (void)store->recent_transitions("resource-limits:/web", 100, 2, 1);
-  if (auto selection = store->select_trajectories("resource-limits:/web", 4))
+  (void)store->recent_transitions("resource-limits:/web", 100, agent().layout);
+  if (auto selection = store->select_trajectories("resource-limits:/web", agent().layout, 4))
     for (const EpisodeSummary& e : selection->best) (void)store->trajectory(e.id);
   (void)store->counts();
   (void)store->verify();

@@ -34,6 +34,11 @@ Result<CheckpointHead> take_head(TensorFile& file) {
     *field = meta[name].get<std::uint64_t>();
   }
   head.local = meta.contains("local") && meta["local"] == true;
+  if (meta.contains("layout")) {
+    JsonBox box;
+    *box = meta["layout"];
+    FLASH_TRY(head.layout, layout_from_json(box));
+  }
   file.meta->erase(kHead);
   return head;
 }
@@ -64,6 +69,7 @@ Result<void> Checkpoints::save(const CheckpointHead& head, TensorFile file) {
                       {"updates", head.updates},
                       {"transitions", head.transitions},
                       {"local", head.local}};
+  if (head.layout) file.meta[kHead]["layout"] = *layout_to_json(*head.layout);
   if (!distrusted_.contains(path)) {
     // A second name for the good one, put in place by rename: at no moment is there none.
     const std::string second = path + ".second";

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/layout.h"
 #include "core/policy_snapshot.h"
 #include "core/result.h"
 #include "core/tensor_file.h"
@@ -28,6 +29,7 @@ struct CheckpointHead {
   std::uint64_t transitions = 0;  // learned from in this lineage
   /// What was learned here is offered, not the pretrained policy (any more).
   bool local = false;
+  std::optional<SpaceLayout> layout;  // nothing: written before checkpoints had one
 };
 
 struct LoadedCheckpoint {

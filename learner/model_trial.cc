@@ -30,7 +30,7 @@ std::string impossible_output(const PolicySnapshot& policy, const std::vector<Tr
 }
 
 Replay replay_of(const std::vector<Transition>& log, const link::Announce& agent) {
-  Replay replay(static_cast<int>(agent.state_dim), static_cast<int>(agent.action_size()), log.size());
+  Replay replay(agent.layout.state_dim(), agent.layout.action_size(), log.size());
   for (const Transition& t : log) replay.add(t);
   return replay;
 }
@@ -63,7 +63,7 @@ TrialResult try_model(const PretrainedModel& model, const PretrainedModel* in_us
   TrialResult result;
   for (const link::Announce& agent : agents) {
     if (result.tried == kMostAgents || result.impossible) break;
-    const auto log = store.recent_transitions(agent.key, kMostSteps, agent.state_dim, agent.action_size());
+    const auto log = store.recent_transitions(agent.key, kMostSteps, agent.layout);
     if (!log || log->size() < kLeastSteps) continue;
     const auto policy = policy_for(&model, agent, store);
     if (!policy) continue;

@@ -62,9 +62,9 @@ Result<PretrainedModel> PretrainedModel::from_file(const TensorFile& file, Task 
   if (o.task != task) return invalid("its policy is of another task");
   if (o.conditioning != Conditioning::Embedding)
     return invalid("its policy is not conditioned on an embedding");
-  if (static_cast<std::size_t>(o.state_dim) != model.state_names.size())
-    return invalid("its policy has another state than state_names say");
-  if (o.action_width != (action_form(task) == ActionForm::Continuous ? o.outputs : 1))
+  if (o.state_dim != model.layout.state_dim() || o.outputs != model.layout.action_dim())
+    return invalid("its policy has other numbers of states or actions than its layout says");
+  if (o.action_width != model.layout.action_size())
     return invalid("its encoder reads other actions than its policy gives");
   const std::vector<float> zeros(static_cast<std::size_t>(policy.context_dim()));
   if (model.seen.width() != zeros.size())
@@ -80,26 +80,7 @@ Result<PretrainedModel> PretrainedModel::from_file(const TensorFile& file, Task 
 }
 
 Result<void> PretrainedModel::fits(const link::Announce& agent) const {
-  const SharedPolicyOptions& o = policy_.options();
-  if (agent.state_names != model_.state_names) {
-    std::string difference = "it knows " + std::to_string(model_.state_names.size()) + " entries, here are " +
-                             std::to_string(agent.state_names.size());
-    for (std::size_t i = 0; i < std::min(agent.state_names.size(), model_.state_names.size()); ++i)
-      if (agent.state_names[i] != model_.state_names[i]) {
-        difference = "entry " + std::to_string(i) + " is '" + agent.state_names[i] + "', not '" +
-                     model_.state_names[i] + "'";
-        break;
-      }
-    return invalid("another layout of the state: " + difference);
-  }
-  if (agent.state_dim != static_cast<std::uint32_t>(o.state_dim) ||
-      agent.action_dim != static_cast<std::uint32_t>(o.outputs))
-    return invalid("another number of actions: it gives " + std::to_string(o.outputs) + ", here are " +
-                   std::to_string(agent.action_dim));
-  if (agent.reward != model_.reward)
-    return invalid("it was learned for the reward '" + model_.reward + "', the rule's is '" + agent.reward +
-                   "'");
-  return {};
+  return same_layout(model_.layout, agent.layout);
 }
 
 Result<void> PretrainedModel::fits(const link::Neighbour& n) const {
@@ -125,7 +106,7 @@ double PretrainedModel::weight_of(const link::Neighbour& n, std::span<const floa
 Result<std::optional<PretrainedModel::InitialPolicy>> PretrainedModel::begin(
     const TrajectoryStore& store, const std::string& key, const link::Neighbour* neighbour) const {
   const SharedPolicyOptions& o = policy_.options();
-  FLASH_TRY(const TrajectorySelection selection, store.select_trajectories(key, kAsked));
+  FLASH_TRY(const TrajectorySelection selection, store.select_trajectories(key, model_.layout, kAsked));
   FLASH_TRY(TrajectoryBuffer buffer,
             TrajectoryBuffer::create({o.state_dim, o.action_width, kTrajectories, kLongest}));
   std::size_t steps = 0, trajectories = 0;
@@ -167,6 +148,7 @@ Result<std::optional<PretrainedModel::InitialPolicy>> PretrainedModel::begin(
       embedding[i] += static_cast<float>(b.neighbour_share) * (neighbour->embedding[i] - embedding[i]);
   }
   b.policy = policy_.snapshot(embedding);
+  b.policy.layout = model_.layout;
   b.policy.estimate.given = true;
   b.policy.estimate.method = "unseen pairs";
   b.policy.estimate.fallback =

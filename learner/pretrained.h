@@ -30,7 +30,7 @@ class PretrainedModel {
   /// The same of its bytes. `version`: as the fleet counts them (docs/MODELS.md).
   static Result<PretrainedModel> from_bytes(std::string_view bytes, Task task, std::uint64_t version);
 
-  /// EINVAL with the reason: another layout of the state, other actions, another reward.
+  /// EINVAL with the reason: another layout.
   Result<void> fits(const link::Announce& agent) const;
 
   /// May an agent of this model start from it? EINVAL with the reason: of another task or model, another

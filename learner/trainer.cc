@@ -48,11 +48,20 @@ std::string named(const link::LearningSettings& settings, Task task, LearningPha
 Result<std::unique_ptr<Agent>> make_agent(const link::LearningSettings& settings, const link::Announce& agent,
                                           const AgentOptions& options) {
   for (const AlgorithmSetting& s : kAlgorithmSettings)
-    if (s.task == agent.task)
+    if (s.task == agent.layout.task)
       FLASH_CHECK(
           find_algorithm(std::string("learner.") + s.key, settings.*s.name, action_form(s.task), s.phase));
-  return Agent::create({agent.task, static_cast<int>(agent.state_dim), static_cast<int>(agent.action_dim)},
-                       options);
+  return Agent::create({agent.layout.task, agent.layout.state_dim(), agent.layout.action_dim()}, options);
+}
+
+/// Are a checkpoint's numbers those of an agent of this layout?
+Result<void> of_layout(const CheckpointHead& head, const SpaceLayout& layout) {
+  if (head.layout) return same_layout(*head.layout, layout);
+  const auto before = layout_before_named(layout.task);
+  if (!before)
+    return Error(std::errc::invalid_argument,
+                 "it says no layout, and the task is newer than such checkpoints");
+  return same_layout(*before, layout);
 }
 
 }  // namespace
@@ -80,7 +89,8 @@ Trainer::AgentSlot* Trainer::find(const std::string& agent) {
 int Trainer::replay_share(const link::Announce& agent) const {
   // By powers of two of the number of agents, so that one more does not rebuild all.
   const std::size_t agents = std::bit_ceil(std::max<std::size_t>(1, slots_.size()));
-  const std::size_t numbers = 2 * agent.state_dim + 3 * agent.action_size() + 1;
+  const std::size_t numbers = 2 * static_cast<std::size_t>(agent.layout.state_dim()) +
+                              3 * static_cast<std::size_t>(agent.layout.action_size()) + 1;
   const std::size_t share = options_.replay_bytes / agents / (numbers * sizeof(float) + 1);
   const std::size_t least = std::max<std::size_t>(2 * std::size_t{settings_.learning_starts}, 256);
   return static_cast<int>(std::max<std::size_t>(
@@ -89,8 +99,8 @@ int Trainer::replay_share(const link::Announce& agent) const {
 
 AgentOptions Trainer::agent_options(const link::Announce& agent) const {
   AgentOptions o;
-  o.offline = named(settings_, agent.task, LearningPhase::Offline);
-  o.online = named(settings_, agent.task, LearningPhase::Online);
+  o.offline = named(settings_, agent.layout.task, LearningPhase::Offline);
+  o.online = named(settings_, agent.layout.task, LearningPhase::Online);
   o.double_q = settings_.double_q;
   o.discount = settings_.discount;
   o.learning_starts = static_cast<int>(settings_.learning_starts);
@@ -108,8 +118,7 @@ void Trainer::announce(const link::Announce& agent, RunId run, Now now) {
   auto& slot = slots_[agent.agent];
   if (slot) {
     const link::Announce& old = slot->announced;
-    if (old.key != agent.key || old.task != agent.task || old.state_dim != agent.state_dim ||
-        old.action_dim != agent.action_dim) {
+    if (old.key != agent.key || !same_layout(old.layout, agent.layout)) {
       save_pupil(*slot, now);
       slot.reset();
     }
@@ -180,7 +189,7 @@ void Trainer::take(const link::Step& step, Now now) {
   }
   p->stage_known = true;
   std::optional<Transition> transition;
-  if (p->last) transition = transition_of(*p->last, step, p->announced.state_dim, p->announced.action_size());
+  if (p->last) transition = transition_of(*p->last, step, p->announced.layout);
   p->last = step;
   if (step.end_of_episode) {
     ++p->episodes;
@@ -312,7 +321,7 @@ void Trainer::build(AgentSlot& p, Now now) {
   p.options = options;
   // Before the checkpoint, which counts the steps that it has seen: these are among them.
   auto stored = store_->recent_transitions(p.announced.key, static_cast<std::size_t>(options.replay_steps),
-                                           p.announced.state_dim, p.announced.action_size());
+                                           p.announced.layout);
   if (!stored) {
     tell(LOG_WARNING, kMessageStore, p, "the replay stays empty: " + stored.error().message());
   } else {
@@ -340,6 +349,10 @@ void Trainer::build(AgentSlot& p, Now now) {
       // Whatever becomes of its contents, no version below it may be offered again.
       p.version = std::max(p.version, c.head.version);
       if (warm) continue;
+      if (auto same = of_layout(c.head, p.announced.layout); !same) {
+        problems.push_back("checkpoint: " + same.error().message());
+        continue;
+      }
       if (auto restored = p.agent->restore(c.file); !restored) {
         problems.push_back("checkpoint: " + restored.error().message());
         checkpoints_.distrust(p.announced.key);
@@ -417,15 +430,14 @@ void Trainer::publish(AgentSlot& p, Now now) {
 
   PolicySnapshot policy = p.pretrained() ? p.beginning->policy : p.agent->snapshot();
   policy.version = p.version + 1;
+  policy.layout = p.announced.layout;
   policy.data_steps = p.transitions;
   policy.expires = now.wall + from_seconds(settings_.snapshot_lifetime_s);
   policy.estimate = p.estimate;
   if (!p.pretrained())
     policy.model = policy.algorithm + ", seed " + std::to_string(settings_.seed) + ", " +
                    std::to_string(p.updates) + " updates" + (p.unfamiliar.empty() ? "" : "; ") + p.unfamiliar;
-  if (auto valid =
-          policy.validate(static_cast<int>(p.announced.state_dim), static_cast<int>(p.announced.action_dim));
-      !valid) {
+  if (auto valid = policy.validate(p.announced.layout.state_dim(), p.announced.layout.action_dim()); !valid) {
     p.trouble = "not published: " + valid.error().message();
     tell(LOG_WARNING, kMessagePolicy, p, p.trouble);
     return;
@@ -467,8 +479,9 @@ std::vector<link::Embedded> Trainer::take_embedded() {
 bool Trainer::save_pupil(AgentSlot& p, Now now) {
   if (!p.agent || (p.updates == p.saved_updates && p.version == p.saved_version)) return true;
   p.saved_at = now.mono;
-  auto saved = checkpoints_.save({p.announced.key, p.version, p.updates, p.transitions, p.local},
-                                 p.agent->checkpoint());
+  auto saved =
+      checkpoints_.save({p.announced.key, p.version, p.updates, p.transitions, p.local, p.announced.layout},
+                        p.agent->checkpoint());
   if (!saved) {
     p.trouble = "checkpoint: " + saved.error().message();
     tell(LOG_WARNING, kMessageCheckpoint, p, "not saved: " + saved.error().message());

@@ -16,7 +16,7 @@ constexpr std::uint64_t kEnoughRewards = 50;  // half an episode, as in the life
 void Trainer::choose_model(AgentSlot& p) {
   // What acts in SERVING stays what it is.
   if (p.stage_known && p.stage == Stage::Serving && p.pretrained()) return;
-  auto model = p.local ? nullptr : options_.models.of(p.announced.task);
+  auto model = p.local ? nullptr : options_.models.of(p.announced.layout.task);
   if (model != nullptr)
     if (auto fits = model->fits(p.announced); !fits) {
       const std::string why = "pretrained model not used: " + fits.error().message();
@@ -35,7 +35,7 @@ void Trainer::choose_model(AgentSlot& p) {
 void Trainer::hand_out(Task task, const std::vector<std::shared_ptr<const PretrainedModel>>& candidates) {
   std::vector<link::Announce> agents;
   for (const auto& [name, p] : slots_)
-    if (p->announced.task == task) agents.push_back(p->announced);
+    if (p->announced.layout.task == task) agents.push_back(p->announced);
   const auto in_use = options_.models.of(task);
   HandedOut& state = handed_out_[task];
   for (const auto& model : candidates) {
@@ -83,7 +83,7 @@ std::string Trainer::models_in_words() const {
 void Trainer::use_model(Task task, std::shared_ptr<const PretrainedModel> model) {
   options_.models.use(task, std::move(model));
   for (auto& [name, p] : slots_)
-    if (p->announced.task == task) choose_model(*p);
+    if (p->announced.layout.task == task) choose_model(*p);
 }
 
 void Trainer::nearest(const link::NearestPair& pair) {

@@ -22,7 +22,9 @@ Controller controller_of(std::int64_t v) {
 
 constexpr const char* kStepColumns =
     "s.seq, s.time_us, s.step, s.stage, s.controller, s.flags, s.reward, s.state, s.action, s.fallback, "
-    "e.number";
+    "e.number, (SELECT b.log_probability FROM behaviours b WHERE b.run = s.run AND b.seq = s.seq), "
+    "(SELECT b.value FROM behaviours b WHERE b.run = s.run AND b.seq = s.seq)";
+constexpr int kStepColumnCount = 13;
 
 link::Step step_of(const Query& q) {
   link::Step s;
@@ -42,6 +44,9 @@ link::Step step_of(const Query& q) {
   s.action = q.floats(8);
   s.fallback = q.floats(9);
   s.episode = static_cast<std::uint64_t>(q.integer(10));
+  s.behaviour.given = flags & kBehaviour;
+  s.behaviour.log_probability = static_cast<float>(q.real(11));
+  s.behaviour.value = static_cast<float>(q.real(12));
   return s;
 }
 
@@ -68,6 +73,12 @@ EpisodeSummary episode_of(const Query& q) {
   e.ended_us = q.integer(13);
   return e;
 }
+
+/// Of the runs r: ?2 is the layout's digest, ?3 its reward, ?4 whether those that say none are of it.
+constexpr const char* kOfLayout =
+    "EXISTS (SELECT 1 FROM run_layouts o LEFT JOIN layouts l ON l.id = o.layout WHERE o.run = r.id "
+    "AND l.digest = ?2 AND (l.reward = ?3 OR l.reward = '' OR ?3 = '')) "
+    "OR (?4 AND NOT EXISTS (SELECT 1 FROM run_layouts o WHERE o.run = r.id))";
 
 }  // namespace
 
@@ -105,19 +116,25 @@ Result<std::vector<double>> TrajectoryStore::recent_rewards(std::string_view key
 }
 
 Result<std::vector<Transition>> TrajectoryStore::recent_transitions(std::string_view key, std::size_t n,
-                                                                    std::size_t state_dim,
-                                                                    std::size_t action_dim) const {
+                                                                    const SpaceLayout& layout) const {
   FLASH_TRY(std::int64_t agent, impl_->agent_id(key));
+  const auto state_dim = static_cast<std::size_t>(layout.state_dim());
+  const auto action_dim = static_cast<std::size_t>(layout.action_size());
+  const std::string digest = layout.digest();
   // The same conditions as transition_of(), in SQL: an untrusted tail does not use up the n.
   FLASH_TRY(
       Query q,
       impl_->db.query(
-          "SELECT s.controller, s.state, s.action, s.fallback, n.reward, n.state, n.fallback "
-          "FROM runs r JOIN steps s ON s.run = r.id JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 "
-          "WHERE r.agent = ?1 AND s.flags & 4 AND n.flags & 4 AND n.flags & 16 "
-          "AND length(s.state) = ?2 AND length(n.state) = ?2 AND length(s.action) = ?3 "
-          "ORDER BY r.ordinal DESC, s.seq DESC LIMIT ?4"));
-  q.bind(agent).count(state_dim * sizeof(float)).count(action_dim * sizeof(float)).count(n);
+          std::string("SELECT s.controller, s.state, s.action, s.fallback, n.reward, n.state, n.fallback, "
+                      "s.flags & 32, b.log_probability, b.value FROM runs r JOIN steps s ON s.run = r.id "
+                      "JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 "
+                      "LEFT JOIN behaviours b ON b.run = s.run AND b.seq = s.seq "
+                      "WHERE r.agent = ?1 AND s.flags & 4 AND n.flags & 4 AND n.flags & 16 AND (") +
+          kOfLayout +
+          ") AND length(s.state) = ?5 AND length(n.state) = ?5 AND length(s.action) = ?6 "
+          "ORDER BY r.ordinal DESC, s.seq DESC LIMIT ?7"));
+  q.bind(agent).bind(digest).bind(layout.reward).count(Impl::of_before_named(layout));
+  q.count(state_dim * sizeof(float)).count(action_dim * sizeof(float)).count(n);
   std::vector<Transition> out;
   while (true) {
     FLASH_TRY(bool there, q.row());
@@ -130,6 +147,7 @@ Result<std::vector<Transition>> TrajectoryStore::recent_transitions(std::string_
     t.reward = static_cast<float>(q.real(4));
     t.next_state = q.floats(5);
     t.next_fallback = q.floats(6);
+    t.behaviour = {q.integer(7) != 0, static_cast<float>(q.real(8)), static_cast<float>(q.real(9))};
     if (t.fallback.size() != action_dim) t.fallback.clear();
     if (t.next_fallback.size() != action_dim) t.next_fallback.clear();
     out.push_back(std::move(t));
@@ -152,9 +170,24 @@ Result<std::vector<EpisodeSummary>> TrajectoryStore::episodes(std::string_view k
   }
 }
 
-Result<TrajectorySelection> TrajectoryStore::select_trajectories(std::string_view key, std::size_t m,
+Result<TrajectorySelection> TrajectoryStore::select_trajectories(std::string_view key,
+                                                                 const SpaceLayout& layout, std::size_t m,
                                                                  std::size_t initial_episodes) const {
-  FLASH_TRY(std::vector<EpisodeSummary> all, episodes(key, SIZE_MAX));
+  FLASH_TRY(std::int64_t agent, impl_->agent_id(key));
+  std::vector<EpisodeSummary> all;
+  {
+    const std::string digest = layout.digest();
+    FLASH_TRY(Query q,
+              impl_->db.query(std::string("SELECT ") + kEpisodeColumns +
+                              " FROM runs r JOIN episodes e ON e.run = r.id WHERE r.agent = ?1 AND (" +
+                              kOfLayout + ") ORDER BY r.ordinal DESC, e.first_seq DESC"));
+    q.bind(agent).bind(digest).bind(layout.reward).count(Impl::of_before_named(layout));
+    while (true) {
+      FLASH_TRY(bool there, q.row());
+      if (!there) break;
+      all.push_back(episode_of(q));
+    }
+  }
   for (std::size_t i = 0; i < std::min(initial_episodes, all.size()); ++i)
     all[all.size() - 1 - i].initial = true;
   std::erase_if(
@@ -191,8 +224,9 @@ Result<std::vector<StoredStep>> TrajectoryStore::trajectory(std::int64_t episode
     if (!there) return out;
     StoredStep s;
     s.step = step_of(q);
-    s.time = q.integer(11) << kRunShift | static_cast<std::int64_t>(s.step.seq);
-    if (q.integer(13) & kRewardTrusted) s.earned = static_cast<float>(q.real(12));
+    s.time = q.integer(kStepColumnCount) << kRunShift | static_cast<std::int64_t>(s.step.seq);
+    if (q.integer(kStepColumnCount + 2) & kRewardTrusted)
+      s.earned = static_cast<float>(q.real(kStepColumnCount + 1));
     out.push_back(std::move(s));
   }
 }
@@ -258,6 +292,10 @@ Result<std::vector<std::string>> TrajectoryStore::verify() const {
   FLASH_TRY(std::int64_t stray,
             impl_->db.number("SELECT count(*) FROM steps WHERE episode NOT IN (SELECT id FROM episodes)"));
   if (stray) problems.push_back(std::to_string(stray) + " steps without an episode");
+  FLASH_TRY(std::int64_t behaviours,
+            impl_->db.number("SELECT count(*) FROM behaviours b WHERE NOT EXISTS "
+                             "(SELECT 1 FROM steps WHERE run = b.run AND seq = b.seq)"));
+  if (behaviours) problems.push_back(std::to_string(behaviours) + " behaviours without a step");
   return problems;
 }
 

@@ -1,10 +1,12 @@
 #include "learner/trajectory_store.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdio>
 #include <set>
 
+#include "core/json.h"
 #include "learner/trajectory_store_impl.h"
 
 namespace flash {
@@ -20,10 +22,14 @@ constexpr int kVacuumPages = 4096;
 constexpr double kMib = 1024.0 * 1024.0;
 constexpr double kDayUs = 86400e6;
 
+// Version 2: what the numbers of a run mean, and what on-policy learning needs of a step.
+constexpr std::array<link::sqlite::Schema::Added, 3> kAddedBy = {
+    {{2, "layouts"}, {2, "run_layouts"}, {2, "behaviours"}}};
+
 constexpr link::sqlite::Schema kSchema{.what = "trajectory store",
                                        .program = "flash-learner",
                                        .application_id = 0x464c5348,  // "FLSH"
-                                       .version = 1,
+                                       .version = 2,
                                        .sql = R"sql(
 CREATE TABLE agents(
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, task TEXT NOT NULL, application TEXT NOT NULL,
@@ -43,8 +49,17 @@ CREATE TABLE steps(
   time_us INTEGER NOT NULL, step INTEGER NOT NULL, stage INTEGER NOT NULL, controller INTEGER NOT NULL,
   flags INTEGER NOT NULL, reward REAL NOT NULL, state BLOB NOT NULL, action BLOB NOT NULL, fallback BLOB NOT NULL,
   PRIMARY KEY(run, seq)) STRICT, WITHOUT ROWID;
+CREATE TABLE layouts(
+  id INTEGER PRIMARY KEY, digest TEXT NOT NULL, reward TEXT NOT NULL, description TEXT NOT NULL,
+  UNIQUE(digest, reward)) STRICT;
+CREATE TABLE run_layouts(
+  run INTEGER PRIMARY KEY REFERENCES runs(id), layout INTEGER NOT NULL REFERENCES layouts(id)) STRICT;
+CREATE TABLE behaviours(
+  run INTEGER NOT NULL REFERENCES runs(id), seq INTEGER NOT NULL, log_probability REAL NOT NULL, value REAL NOT NULL,
+  PRIMARY KEY(run, seq)) STRICT, WITHOUT ROWID;
 )sql",
-                                       .tables = 4};
+                                       .tables = 7,
+                                       .added_by = kAddedBy};
 
 std::int64_t flags_of(const link::Step& s) {
   std::int64_t flags = 0;
@@ -53,13 +68,16 @@ std::int64_t flags_of(const link::Step& s) {
   if (s.state_trusted) flags |= kStateTrusted;
   if (s.reward_given) flags |= kRewardGiven;
   if (s.reward_given && s.reward_trusted) flags |= kRewardTrusted;
+  if (s.behaviour.given) flags |= kBehaviour;
   return flags;
 }
 
 }  // namespace
 
-std::optional<Transition> transition_of(const link::Step& t, const link::Step& next, std::size_t state_dim,
-                                        std::size_t action_dim) {
+std::optional<Transition> transition_of(const link::Step& t, const link::Step& next,
+                                        const SpaceLayout& layout) {
+  const auto state_dim = static_cast<std::size_t>(layout.state_dim());
+  const auto action_dim = static_cast<std::size_t>(layout.action_size());
   if (next.seq != t.seq + 1 || !t.state_trusted || !next.state_trusted || !next.reward_given ||
       !next.reward_trusted)
     return std::nullopt;
@@ -73,7 +91,13 @@ std::optional<Transition> transition_of(const link::Step& t, const link::Step& n
   out.by_fallback = t.controller == Controller::Fallback;
   if (t.fallback.size() == action_dim) out.fallback = t.fallback;
   if (next.fallback.size() == action_dim) out.next_fallback = next.fallback;
+  out.behaviour = t.behaviour;
   return out;
+}
+
+bool TrajectoryStore::Impl::of_before_named(const SpaceLayout& layout) {
+  const auto before = layout_before_named(layout.task);
+  return before && before->digest() == layout.digest();
 }
 
 Result<std::int64_t> TrajectoryStore::Impl::agent_id(std::string_view key) {
@@ -81,6 +105,19 @@ Result<std::int64_t> TrajectoryStore::Impl::agent_id(std::string_view key) {
   q.bind(key);
   FLASH_TRY(bool there, q.row());
   return there ? q.integer(0) : 0;
+}
+
+Result<std::int64_t> TrajectoryStore::Impl::layout_id(const SpaceLayout& layout) {
+  const std::string digest = layout.digest(), description = layout_to_json(layout)->dump();
+  FLASH_TRY(Query q, db.query("INSERT INTO layouts(digest, reward, description) VALUES(?, ?, ?) "
+                              "ON CONFLICT(digest, reward) DO UPDATE SET description = excluded.description "
+                              "RETURNING id"));
+  q.bind(digest).bind(layout.reward).bind(description);
+  FLASH_TRY(bool there, q.row());
+  if (!there) return db.damaged("a layout could not be made");
+  const std::int64_t id = q.integer(0);
+  FLASH_CHECK(q.run());
+  return id;
 }
 
 Result<TrajectoryStore::Impl::Cursor*> TrajectoryStore::Impl::cursor(RunId run) {
@@ -157,6 +194,12 @@ Result<bool> TrajectoryStore::Impl::add(RunId run, const link::Step& step) {
     q.bind(static_cast<double>(step.reward)).bind(step.state).bind(step.action).bind(step.fallback);
     FLASH_CHECK(q.run());
   }
+  if (step.behaviour.given) {
+    FLASH_TRY(Query q,
+              db.query("INSERT INTO behaviours(run, seq, log_probability, value) VALUES(?, ?, ?, ?)"));
+    q.bind(run).bind(seq).bind(double{step.behaviour.log_probability}).bind(double{step.behaviour.value});
+    FLASH_CHECK(q.run());
+  }
   FLASH_TRY(Query q, db.query("UPDATE runs SET last_seq = ? WHERE id = ?"));
   FLASH_CHECK(q.bind(seq).bind(run).run());
   at->last_seq = step.seq;
@@ -189,36 +232,51 @@ Result<StoredRun> TrajectoryStore::begin_run(const link::Announce& agent, std::u
                     "INSERT INTO agents(key, task, application, state_dim, action_dim) VALUES(?, ?, ?, ?, ?) "
                     "ON CONFLICT(key) DO UPDATE SET application = excluded.application, "
                     "state_dim = excluded.state_dim, action_dim = excluded.action_dim RETURNING id"));
-      q.bind(agent.key).bind(to_string(agent.task)).bind(agent.application);
-      q.bind(std::int64_t{agent.state_dim}).bind(std::int64_t{agent.action_dim});
+      q.bind(agent.key).bind(to_string(agent.layout.task)).bind(agent.application);
+      q.bind(std::int64_t{agent.layout.state_dim()}).bind(std::int64_t{agent.layout.action_dim()});
       FLASH_TRY(bool there, q.row());
       if (!there) return impl_->db.damaged("an agent could not be made");
       id = q.integer(0);
       FLASH_CHECK(q.run());
     }
     const auto signed_epoch = static_cast<std::int64_t>(epoch);
+    FLASH_TRY(const std::int64_t layout, impl_->layout_id(agent.layout));
+    std::int64_t before = 0;
     {
       FLASH_TRY(Query q,
-                impl_->db.query("SELECT id, last_seq FROM runs WHERE agent = ? AND epoch = ? AND name = ?"));
+                impl_->db.query("SELECT r.id, r.last_seq, l.layout FROM runs r LEFT JOIN run_layouts l "
+                                "ON l.run = r.id WHERE r.agent = ? AND r.epoch = ? AND r.name = ?"));
       q.bind(id).bind(signed_epoch).bind(agent.agent);
       FLASH_TRY(bool there, q.row());
       if (there) {
-        out.id = q.integer(0);
+        before = q.integer(0);
         out.last_seq = static_cast<std::uint64_t>(q.integer(1));
-        return {};
+        if (q.integer(2) == layout || (q.integer(2) == 0 && Impl::of_before_named(agent.layout))) {
+          out.id = before;
+          return {};
+        }
       }
+    }
+    if (before != 0) {
+      // No name that an agent can have: its '/' is none of theirs, and it is not looked for again.
+      FLASH_TRY(Query q, impl_->db.query("UPDATE runs SET name = name || '/' || ordinal WHERE id = ?"));
+      FLASH_CHECK(q.bind(before).run());
     }
     {
       FLASH_TRY(Query q, impl_->db.query("UPDATE agents SET runs = runs + 1 WHERE id = ?"));
       FLASH_CHECK(q.bind(id).run());
     }
-    FLASH_TRY(Query q, impl_->db.query("INSERT INTO runs(agent, epoch, name, ordinal) "
-                                       "SELECT id, ?, ?, runs FROM agents WHERE id = ? RETURNING id"));
-    q.bind(signed_epoch).bind(agent.agent).bind(id);
-    FLASH_TRY(bool there, q.row());
-    if (!there) return impl_->db.damaged("a run could not be made");
-    out.id = q.integer(0);
-    return q.run();
+    {
+      FLASH_TRY(Query q, impl_->db.query("INSERT INTO runs(agent, epoch, name, ordinal, last_seq) "
+                                         "SELECT id, ?, ?, runs, ? FROM agents WHERE id = ? RETURNING id"));
+      q.bind(signed_epoch).bind(agent.agent).bind(static_cast<std::int64_t>(out.last_seq)).bind(id);
+      FLASH_TRY(bool there, q.row());
+      if (!there) return impl_->db.damaged("a run could not be made");
+      out.id = q.integer(0);
+      FLASH_CHECK(q.run());
+    }
+    FLASH_TRY(Query q, impl_->db.query("INSERT INTO run_layouts(run, layout) VALUES(?, ?)"));
+    return q.bind(out.id).bind(layout).run();
   }));
   impl_->cursors.erase(out.id);
   FLASH_TRY(Impl::Cursor * at, impl_->cursor(out.id));
@@ -293,6 +351,8 @@ Result<RetentionReport> TrajectoryStore::retain(double max_mib, double max_days,
                 impl_->db.query("DELETE FROM steps WHERE run = ? AND seq BETWEEN ? AND ? AND episode = ?"));
       FLASH_CHECK(q.bind(e.run).bind(e.first).bind(e.last).bind(e.id).run());
       report.steps += impl_->db.changes();
+      FLASH_TRY(Query b, impl_->db.query("DELETE FROM behaviours WHERE run = ? AND seq BETWEEN ? AND ?"));
+      FLASH_CHECK(b.bind(e.run).bind(e.first).bind(e.last).run());
       FLASH_TRY(Query d, impl_->db.query("DELETE FROM episodes WHERE id = ?"));
       FLASH_CHECK(d.bind(e.id).run());
       ++report.episodes;
@@ -310,8 +370,10 @@ Result<RetentionReport> TrajectoryStore::retain(double max_mib, double max_days,
       }
     }
     for (std::int64_t id : empty) {
-      FLASH_TRY(Query q, impl_->db.query("DELETE FROM runs WHERE id = ?"));
-      FLASH_CHECK(q.bind(id).run());
+      for (const char* sql : {"DELETE FROM run_layouts WHERE run = ?", "DELETE FROM runs WHERE id = ?"}) {
+        FLASH_TRY(Query q, impl_->db.query(sql));
+        FLASH_CHECK(q.bind(id).run());
+      }
     }
     FLASH_TRY(
         Query q,

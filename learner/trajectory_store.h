@@ -79,9 +79,9 @@ struct RetentionReport {
   std::string reason;  // "size: 270 of 256 MiB", "age: older than 30 days"
 };
 
-/// (s_t, a_t, r_t+1, s_t+1) if both steps are consecutive, trusted, executed and of these dimensions.
-std::optional<Transition> transition_of(const link::Step& t, const link::Step& next, std::size_t state_dim,
-                                        std::size_t action_dim);
+/// (s_t, a_t, r_t+1, s_t+1) if both steps are consecutive, trusted, executed and of this layout's sizes.
+std::optional<Transition> transition_of(const link::Step& t, const link::Step& next,
+                                        const SpaceLayout& layout);
 
 class TrajectoryStore {
  public:
@@ -101,7 +101,8 @@ class TrajectoryStore {
   TrajectoryStore& operator=(TrajectoryStore&&) noexcept;
   ~TrajectoryStore();
 
-  /// The run of this agent in this epoch, made if it is new. REQUIRES: link's bounds.
+  /// The run of this agent in this epoch, made if it is new, or if the agent has another layout than it had: then the new
+  /// one goes on at its last seq. REQUIRES: link's bounds.
   Result<StoredRun> begin_run(const link::Announce& agent, std::uint64_t epoch);
   /// All or nothing, committed when it returns. The result says for each entry whether it was new: a step
   /// that is there already (or was, before retention) is left as it is. ENOSPC: the disk is full, nothing
@@ -125,16 +126,18 @@ class TrajectoryStore {
   Result<std::optional<link::Step>> last_step(RunId run) const;
   /// Trusted rewards, newest first (AWARE 3.3: what the retraining trigger looks at).
   Result<std::vector<double>> recent_rewards(std::string_view key, std::size_t n) const;
-  /// The transitions among the agent's newest `n` that have these dimensions, oldest first.
+  /// The transitions among the agent's newest `n` of this layout and reward, oldest first. A run of before runs had a
+  /// layout counts as of layout_before_named(), a reward that was not said as any.
   Result<std::vector<Transition>> recent_transitions(std::string_view key, std::size_t n,
-                                                     std::size_t state_dim, std::size_t action_dim) const;
+                                                     const SpaceLayout& layout) const;
   /// Newest first.
   Result<std::vector<EpisodeSummary>> episodes(std::string_view key, std::size_t n) const;
-  /// m/2 each, of complete episodes of which at least half of the steps have a trusted reward.
+  /// m/2 each, of complete episodes of this layout (as above) of which at least half of the steps have a trusted
+  /// reward.
   /// `initial_episodes`: so many first episodes of the agent count as initial stage besides those in stage
   /// INITIALIZED.
-  Result<TrajectorySelection> select_trajectories(std::string_view key, std::size_t m,
-                                                  std::size_t initial_episodes = 0) const;
+  Result<TrajectorySelection> select_trajectories(std::string_view key, const SpaceLayout& layout,
+                                                  std::size_t m, std::size_t initial_episodes = 0) const;
   /// All steps of an episode in order.
   Result<std::vector<StoredStep>> trajectory(std::int64_t episode) const;
   Result<Counts> counts() const;

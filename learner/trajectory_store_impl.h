@@ -21,6 +21,7 @@ enum StepFlags : std::int64_t {
   kStateTrusted = 4,
   kRewardGiven = 8,
   kRewardTrusted = 16,  // only with kRewardGiven
+  kBehaviour = 32,      // there is a row of behaviours
 };
 
 struct TrajectoryStore::Impl {
@@ -46,6 +47,10 @@ struct TrajectoryStore::Impl {
   Result<Cursor*> cursor(RunId run);
   Result<bool> add(RunId run, const link::Step& step);
   Result<std::int64_t> agent_id(std::string_view key);
+  /// Is a run that says no layout of this one?
+  static bool of_before_named(const SpaceLayout& layout);
+  /// The row of this layout, made if it is new.
+  Result<std::int64_t> layout_id(const SpaceLayout& layout);
 };
 
 }  // namespace flash

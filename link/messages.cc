@@ -10,9 +10,7 @@ using DownSet = MessageSet<kVersion, Down>;
 using UpSet = MessageSet<kVersion, Up>;
 
 void also(cbor::Check& c, const Announce& m) {
-  if (m.state_names.size() != m.state_dim)
-    c.fail("state_names",
-           std::to_string(m.state_names.size()) + " names for a state of " + std::to_string(m.state_dim));
+  c.take(m.layout.check());
 }
 
 void also(cbor::Check& c, const Verdict& m) {

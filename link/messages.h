@@ -1,5 +1,5 @@
 // Purpose: what crosses the socket between flashd and flash-learner: one CBOR map per SOCK_SEQPACKET message,
-// {"v": 3, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
+// {"v": 4, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
 // docs/LEARNER_PROTOCOL.md is the contract in words.
 // Ownership: values.
 // Thread rule: pure functions.
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "core/decision.h"
+#include "core/layout.h"
 #include "core/result.h"
 #include "core/target.h"
 #include "link/describe.h"
@@ -31,12 +32,12 @@
 
 namespace flash::link {
 
-inline constexpr int kVersion = 3;
+inline constexpr int kVersion = 4;
 inline constexpr std::size_t kMaxOffered = kMaxMessage - 1024;  // of a policy's file: an Offer adds to it
 inline constexpr std::size_t kMaxAgents = 16384;
-inline constexpr std::size_t kMaxStepsPerMessage = 512;  // a tick with more agents takes several messages
-inline constexpr std::size_t kMaxDim = 64;               // state or action
-inline constexpr double kMaxMeasured = 1e12;             // a loss, a time
+inline constexpr std::size_t kMaxStepsPerMessage = 512;    // a tick with more agents takes several messages
+inline constexpr std::size_t kMaxDim = kMaxLayoutEntries;  // state or action
+inline constexpr double kMaxMeasured = 1e12;               // a loss, a time
 
 /// Learning as the operator configured it in flashd.json ("learner"): the learner has no file of its own.
 struct LearningSettings {
@@ -96,29 +97,22 @@ struct Announce {
   static constexpr std::string_view kType = "announce";
   std::string agent;  // "limits_4711": name within this epoch
   std::string key;    // stable identity across restarts: "resource-limits:/system.slice/web.service"
-  Task task = Task::ResourceLimits;
   std::string application;
   std::string rule;
-  std::uint32_t state_dim = 0;
-  std::uint32_t action_dim = 0;          // resource-limits: knobs; cpu-frequency: levels
-  std::vector<std::string> state_names;  // of the entries
-  std::string reward;                    // what the rule rewards, policy/reward.h reward_words()
-  std::uint64_t model_version = 0;       // last one accepted by flashd in this epoch, 0: none
-
-  /// Numbers of an action as a Step has it: one for each knob, or the level.
-  std::size_t action_size() const { return action_form(task) == ActionForm::Discrete ? 1 : action_dim; }
+  SpaceLayout layout;               // of the states and actions of its steps
+  std::uint64_t model_version = 0;  // last one accepted by flashd in this epoch, 0: none
 };
 template <class V, Of<Announce> E>
 void describe(V& v, E& m) {
   v("agent", m.agent, bound::Name{});
   v("key", m.key, bound::Name{});
-  v("task", m.task, bound::kTask);
   v("application", m.application, bound::Name{.may_be_empty = true});
   v("rule", m.rule, bound::Name{.may_be_empty = true});
-  v("state_dim", m.state_dim, bound::Within{1, kMaxDim});
-  v("action_dim", m.action_dim, bound::Within{1, kMaxDim});
-  v("state_names", m.state_names, bound::Texts{kMaxDim, "names", bound::Name{}});
-  v("reward", m.reward, bound::Name{.may_be_empty = true});
+  v("task", m.layout.task, bound::kTask);
+  v("state", m.layout.state, bound::Texts{kMaxDim, "names", bound::Name{}});
+  v("actions", m.layout.actions, bound::Texts{kMaxDim, "names", bound::Name{}});
+  v("levels", m.layout.levels, bound::Within{0, kMaxDim});
+  v("reward", m.layout.reward, bound::Name{.may_be_empty = true});
   v("model_version", m.model_version);
 }
 void also(cbor::Check& c, const Announce& m);
@@ -152,6 +146,7 @@ struct Step {
   /// mode, no knob, a failed write) or not executed (recommend mode): not a transition.
   std::vector<float> action;
   std::vector<float> fallback;  // what the fallback proposed, in the same form; empty: nothing
+  Behaviour behaviour;          // of a_t; not given: its numbers are 0
   /// r of the previous decision, i.e. what a_(t-1) earned.
   bool reward_given = false, reward_trusted = false;
   float reward = 0;
@@ -165,10 +160,13 @@ void describe(V& v, E& m) {
   v("step", m.step);
   v("stage", m.stage, bound::kStage);
   v("by", m.controller, kController);
-  v("flags", bits(m.explored, m.end_of_episode, m.state_trusted, m.reward_given, m.reward_trusted));
+  v("flags",
+    bits(m.explored, m.end_of_episode, m.state_trusted, m.reward_given, m.reward_trusted, m.behaviour.given));
   v("state", m.state, bound::Numbers{0, kMaxDim});
   v("action", m.action, bound::Numbers{0, kMaxDim});
   v("fallback", m.fallback, bound::Numbers{0, kMaxDim});
+  v("log_probability", m.behaviour.log_probability, bound::Finite{});
+  v("value", m.behaviour.value, bound::Finite{});
   v("reward", m.reward, bound::Finite{});
 }
 

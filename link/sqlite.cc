@@ -182,8 +182,8 @@ Result<bool> Database::check_owner() {
   return false;
 }
 
-/// Exactly our tables, word for word: their constraints are what later code relies on.
-Result<void> Database::check_tables() {
+/// Only our tables, word for word: their constraints are what later code relies on. How many there are.
+Result<int> Database::check_tables() {
   FLASH_TRY(Query q,
             query("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'sqlite_sequence'"));
   int ours = 0;
@@ -194,8 +194,28 @@ Result<void> Database::check_tables() {
       return damaged("'" + q.text(0) + "' is not as this schema has it");
     ++ours;
   }
-  if (ours != schema_.tables) return damaged("a table is missing");
+  return ours;
+}
+
+Result<void> Database::all_tables() {
+  FLASH_TRY(const int tables, check_tables());
+  if (tables != schema_.tables) return damaged("a table is missing");
   return {};
+}
+
+/// What later versions have added.
+Result<void> Database::upgrade() {
+  FLASH_TRY(const std::int64_t version, number("PRAGMA user_version"));
+  std::string sql;
+  for (const Schema::Added& added : schema_.added_by) {
+    if (added.version <= version) continue;
+    const auto begin = schema_.sql.find("CREATE TABLE " + std::string(added.table) + "(");
+    const auto end = schema_.sql.find(';', begin);
+    sql.append(schema_.sql.substr(begin, end - begin)).append(";");
+  }
+  if (sql.empty()) return {};
+  sql += "PRAGMA user_version=" + std::to_string(schema_.version) + ";";
+  return transaction([&] { return exec(sql.c_str()); });
 }
 
 Result<void> Database::open_file() {
@@ -213,10 +233,14 @@ Result<void> Database::open_file() {
     return transaction([&] { return exec(sql.c_str()); });
   }
   FLASH_CHECK(check_tables());
-  FLASH_TRY(Query check, query("PRAGMA quick_check(1)"));
-  FLASH_TRY(bool said, check.row());
-  if (!said || check.text(0) != "ok") return damaged("quick_check: " + (said ? check.text(0) : "no answer"));
-  return {};
+  {
+    FLASH_TRY(Query check, query("PRAGMA quick_check(1)"));
+    FLASH_TRY(bool said, check.row());
+    if (!said || check.text(0) != "ok")
+      return damaged("quick_check: " + (said ? check.text(0) : "no answer"));
+  }
+  FLASH_CHECK(upgrade());
+  return all_tables();
 }
 
 Result<std::string> Database::move_aside() {
@@ -249,7 +273,7 @@ Result<void> Database::open_to_read(const std::string& path) {
   FLASH_CHECK(connect(SQLITE_OPEN_READONLY));
   FLASH_TRY(const bool fresh, check_owner());
   if (fresh) return damaged("there is nothing in it yet");
-  return check_tables();
+  return all_tables();
 }
 
 Result<void> Database::replace(const std::string& reason, std::string* note) {

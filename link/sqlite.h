@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,12 @@ struct Schema {
   int tables = 0;
   /// A commit is on the disk when it returns. Without: consistent, but a power cut may take the last ones.
   bool synced = false;
+  /// Tables that a later version than the first has added. A file of an earlier one gets them, empty, when it is opened.
+  struct Added {
+    int version;
+    std::string_view table;
+  };
+  std::span<const Added> added_by = {};
 };
 
 /// A prepared statement in use; resets it when it goes.
@@ -96,7 +103,9 @@ class Database {
  private:
   Result<void> connect(int flags);
   Result<bool> check_owner();
-  Result<void> check_tables();
+  Result<int> check_tables();
+  Result<void> all_tables();
+  Result<void> upgrade();
   Result<void> open_file();
   Result<std::string> move_aside();
   void close();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kKind = "policy-model";
 constexpr std::string_view kPrefix = "policy/";
-constexpr std::size_t kMostText = 256, kMostNames = 256;
+constexpr std::size_t kMostText = 256;
 
 Error invalid(std::string message) {
   return Error(std::errc::invalid_argument, "policy model: " + std::move(message));
@@ -78,6 +78,42 @@ Result<UnseenGain> take_gain(const nlohmann::json& from) {
   return gain;
 }
 
+Result<std::vector<std::string>> take_names(const nlohmann::json& meta, const char* key) {
+  const nlohmann::json* names = part(meta, key);
+  if (names == nullptr || !names->is_array() || names->empty() || names->size() > kMaxLayoutEntries)
+    return invalid(std::string("has no ") + key);
+  std::vector<std::string> out;
+  for (const auto& name : *names) {
+    if (!plain(&name)) return invalid(std::string(key) + ": not a plain text");
+    out.push_back(name.get<std::string>());
+  }
+  return out;
+}
+
+/// Files of 0.1.0 say nothing of actions: then they are those of layout_before_named().
+Result<SpaceLayout> take_layout(const nlohmann::json& meta, const std::string& task) {
+  SpaceLayout layout;
+  const auto known = task_from_name(task);
+  if (!known) return invalid("is of a task that is not known here, '" + task + "'");
+  layout.task = *known;
+  FLASH_TRY(layout.reward, text(meta, "reward"));
+  FLASH_TRY(layout.state, take_names(meta, "state_names"));
+  if (part(meta, "actions") == nullptr) {
+    const auto before = layout_before_named(layout.task);
+    if (!before) return invalid("has no actions");
+    layout.actions = before->actions;
+    layout.levels = before->levels;
+  } else {
+    FLASH_TRY(layout.actions, take_names(meta, "actions"));
+    const nlohmann::json* levels = part(meta, "levels");
+    if (levels == nullptr || !levels->is_number_integer() || *levels < 0 || *levels > kMaxLayoutEntries)
+      return invalid("has no levels, or not a number of them");
+    layout.levels = levels->get<std::uint32_t>();
+  }
+  if (auto sound = layout.check(); !sound) return invalid(sound.error().message());
+  return layout;
+}
+
 }  // namespace
 
 TensorFile to_tensor_file(const PolicyModel& model) {
@@ -85,10 +121,12 @@ TensorFile to_tensor_file(const PolicyModel& model) {
   file.kind = kKind;
   *file.meta = {
       {"policy_model_format", kPolicyModelFormat},
-      {"task", model.task},
+      {"task", to_string(model.layout.task)},
       {"model", model.model},
-      {"reward", model.reward},
-      {"state_names", model.state_names},
+      {"reward", model.layout.reward},
+      {"state_names", model.layout.state},
+      {"actions", model.layout.actions},
+      {"levels", model.layout.levels},
       {"policy",
        {{"kind", model.policy.kind}, {"format", model.policy.format}, {"meta", *model.policy.meta}}},
       {"gain",
@@ -114,26 +152,12 @@ Result<PolicyModel> to_policy_model(const TensorFile& file, const std::string& t
   FLASH_TRY(const std::string its_task, text(*file.meta, "task"));
   if (its_task != task) return invalid("is of task '" + its_task + "', not '" + task + "'");
   FLASH_TRY(std::string model, text(*file.meta, "model"));
-  FLASH_TRY(std::string reward, text(*file.meta, "reward"));
-  const nlohmann::json* names = part(*file.meta, "state_names");
-  if (names == nullptr || !names->is_array() || names->empty() || names->size() > kMostNames)
-    return invalid("has no state_names");
-  std::vector<std::string> state_names;
-  for (const auto& name : *names) {
-    if (!plain(&name)) return invalid("state_names: not a plain text");
-    state_names.push_back(name.get<std::string>());
-  }
+  FLASH_TRY(SpaceLayout layout, take_layout(*file.meta, its_task));
   FLASH_TRY(TensorFile policy, take_policy(file));
   FLASH_TRY(const UnseenGain gain, take_gain(*file.meta));
   auto seen = SeenEmbeddings::get(file);
   if (!seen) return invalid(seen.error().message());
-  return PolicyModel{its_task,
-                     std::move(model),
-                     std::move(reward),
-                     std::move(state_names),
-                     std::move(policy),
-                     *std::move(seen),
-                     gain};
+  return PolicyModel{std::move(model), std::move(layout), std::move(policy), *std::move(seen), gain};
 }
 
 }  // namespace flash

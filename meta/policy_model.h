@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/layout.h"
 #include "core/result.h"
 #include "core/tensor_file.h"
 #include "meta/similarity.h"
@@ -26,11 +27,9 @@ struct UnseenGain {
 };
 
 struct PolicyModel {
-  std::string task;                      // "resource-limits"
-  std::string model;                     // lineage for people: "oracle imitation, 200 pairs, seed 1"
-  std::string reward;                    // policy/reward.h reward_words()
-  std::vector<std::string> state_names;  // the layout of a state, in order
-  TensorFile policy;                     // SharedPolicy::checkpoint()
+  std::string model;   // lineage for people: "oracle imitation, 200 pairs, seed 1"
+  SpaceLayout layout;  // what it was learned for, reward included
+  TensorFile policy;   // SharedPolicy::checkpoint()
   SeenEmbeddings seen;
   UnseenGain gain;
 };

@@ -18,6 +18,8 @@ namespace flash {
 /// action, do not exist on one node. More resources (LLC, memory bandwidth, I/O) are appended here.
 inline constexpr KnobKind kLimitsActions[] = {KnobKind::CpuLimit, KnobKind::MemoryLimit};
 inline constexpr int kLimitsActionDim = 2;
+/// Of any task: numbers of an action, and outputs of a policy.
+inline constexpr int kMaxActionDim = 16, kMaxOutputs = 64;
 
 /// cpu-frequency (FLASH Table 9): one Q-value per relative level; level i of K is lower + i/(K-1) of the
 /// range.

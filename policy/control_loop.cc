@@ -148,6 +148,14 @@ Result<void> ControlLoop::change_rule(Now, TargetId id, std::shared_ptr<const Ru
   const Mode before = impl_->mode_of(*a);
   a->rule = std::move(rule);
   a->target.rule = a->rule->name;
+  // A policy of another layout would read numbers that mean something else.
+  SpaceLayout layout = space_layout(*a->spec, a->rule->reward);
+  if (layout.digest() != a->layout.digest()) {
+    a->seat.leave();
+    a->recent.clear();
+    a->drift = {};
+  }
+  a->layout = std::move(layout);
   const std::size_t window = impl_->window_of(*a->rule);
   a->rewards.resize(window);
   a->proof.resize(window);
@@ -182,8 +190,7 @@ Result<void> ControlLoop::offer_snapshot(Now now, TargetId id,
   ManagedAgent* a = impl_->find(id);
   if (!a) return not_managed(id);
   if (!snapshot) return Error(std::errc::invalid_argument, "policy snapshot: none given");
-  return a->seat.offer(now.wall, a->target.task(), *snapshot, a->recent, a->acts, impl_->offers,
-                       impl_->scratch);
+  return a->seat.offer(now.wall, a->layout, *snapshot, a->recent, a->acts, impl_->offers, impl_->scratch);
 }
 
 void ControlLoop::set_mode(Now, Mode mode) {
@@ -260,6 +267,7 @@ std::optional<AgentView> ControlLoop::view(TargetId id) const {
   AgentView v;
   v.target = &a->target;
   v.rule = a->rule.get();
+  v.layout = &a->layout;
   v.mode = impl_->mode_of(*a);
   v.stage = a->stage;
   v.stage_since = a->stages.back().since;

@@ -41,6 +41,7 @@ struct AgentView {
   static constexpr std::size_t kStagesKept = 16;
   const Target* target = nullptr;
   const Rule* rule = nullptr;
+  const SpaceLayout* layout = nullptr;
   Mode mode = Mode::Recommend;   // in effect: agent's own, else the rule's, else the loop's
   std::optional<Mode> own_mode;  // set by an operator for this agent
   Stage stage = Stage::Initialized;

@@ -9,8 +9,8 @@ namespace flash {
 
 Drift judge_drift(const PolicySnapshot& s, const RecentSteps& recent, const Drift& before) {
   Drift d;
-  const auto dim = static_cast<std::size_t>(state_dim(s.task));
-  if (!recent.enough() || s.mean.size() != dim || s.scale.size() != dim) return d;
+  const std::size_t dim = s.mean.size();
+  if (!recent.enough() || s.scale.size() != dim) return d;
   d.known = true;
   for (std::size_t i = 0; i < dim; ++i) {
     double sum = 0;
@@ -27,10 +27,10 @@ Drift judge_drift(const PolicySnapshot& s, const RecentSteps& recent, const Drif
   return d;
 }
 
-void append_drift(std::string& out, const Drift& d, Task task) {
-  const auto entries = state_entries(task);
-  if (!d.known || d.entry < 0 || d.entry >= static_cast<int>(entries.size())) return;
-  out.append(entries[static_cast<std::size_t>(d.entry)].name);
+void append_drift(std::string& out, const Drift& d, const TaskSpec& spec) {
+  const StateEntry* const entry = state_entry(spec, d.entry);
+  if (!d.known || !entry) return;
+  out.append(entry->name);
   appendf(out, " has been %.2f of late, %.2f in training (%.1f deviations)", d.of_late, d.in_training,
           d.shift);
 }

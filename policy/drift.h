@@ -10,6 +10,7 @@
 #include "core/policy_snapshot.h"
 #include "policy/observation_space.h"
 #include "policy/snapshot_guard.h"
+#include "policy/task.h"
 
 namespace flash {
 
@@ -29,6 +30,6 @@ inline constexpr double kSmallestDeviation = 0.05;
 Drift judge_drift(const PolicySnapshot& snapshot, const RecentSteps& recent, const Drift& before);
 
 /// "cpu_utilization has been 0.93 of late, 0.41 in training (5.2 deviations)".
-void append_drift(std::string& out, const Drift& drift, Task task);
+void append_drift(std::string& out, const Drift& drift, const TaskSpec& spec);
 
 }  // namespace flash

@@ -116,7 +116,7 @@ void ControlLoop::Impl::take_out(ManagedAgent& a, Decision& d, std::string why, 
   a.out_until = now.mono + from_seconds(out);
   a.restore = {};
   bool first = true;
-  for (const KnobKind kind : kLimitsActions) {
+  for (const KnobKind kind : a.spec->knobs) {
     if (!a.in_force.has(kind)) continue;
     double level = a.rules_asked.has(kind) ? a.rules_asked[kind] : 0;
     if (a.rules_gave.has(kind)) level = std::max(level, a.rules_gave[kind]);
@@ -136,7 +136,7 @@ void ControlLoop::Impl::take_out(ManagedAgent& a, Decision& d, std::string why, 
 /// What is in force again, or cannot be brought back, is not asked for any longer.
 void ControlLoop::Impl::restored(ManagedAgent& a, Now now) {
   if (a.restore.empty()) return;
-  for (const KnobKind kind : kLimitsActions) {
+  for (const KnobKind kind : a.spec->knobs) {
     if (!a.restore.has(kind)) continue;
     const double level =
         std::min(a.restore[kind], a.restore_most.has(kind) ? a.restore_most[kind] : a.restore[kind]);

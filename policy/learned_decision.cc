@@ -8,17 +8,12 @@
 #include "policy/action_space.h"
 #include "policy/explain.h"
 #include "policy/learning_view.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-const KnobContext* find(std::span<const KnobContext> contexts, const KnobId& kind) {
-  for (const KnobContext& c : contexts)
-    if (c.knob == kind) return &c;
-  return nullptr;
-}
 
 /// A number of the network in discounted reward.
 double worth(const PolicySnapshot& s, float y) {
@@ -37,7 +32,7 @@ void attribute(const LearnedInput& in, int output, Decision& d) {
   std::array<float, kMaxStateDim> gradient{};
   const std::size_t n = in.state.size();
   in.policy->actor.gradient(in.state, output, {gradient.data(), n});
-  const auto entries = state_entries(in.policy->snapshot.task);
+  const TaskSpec& spec = task_spec(in.policy->snapshot.task);
   std::array<bool, kMaxStateDim> taken{};
   for (std::size_t k = 0; k < std::min(kAttributions, n); ++k) {
     std::size_t best = n;
@@ -51,7 +46,8 @@ void attribute(const LearnedInput& in, int output, Decision& d) {
     }
     if (best == n) return;
     taken[best] = true;
-    d.attributions.push_back({entries[best].name, in.state[best], most});
+    const StateEntry* const entry = state_entry(spec, static_cast<int>(best));
+    d.attributions.push_back({entry ? entry->name : "", in.state[best], most});
   }
 }
 
@@ -90,12 +86,12 @@ void append_attributions(std::string& out, const Decision& d) {
 
 /// resource-limits: the critic's value of an allocation.
 double value_of(const LearnedInput& in, std::span<const float> unit, EvaluatorScratch& scratch) {
-  if (in.policy->critic.empty() || unit.size() != kLimitsActionDim) return kNaN;
-  std::array<float, kMaxStateDim + kLimitsActionDim> x{};
+  const std::size_t takes = in.state.size() + unit.size();
+  if (in.policy->critic.empty() || takes != static_cast<std::size_t>(in.policy->critic.inputs())) return kNaN;
+  std::array<float, kMaxStateDim + kMaxActionDim> x{};
   std::copy(in.state.begin(), in.state.end(), x.begin());
   std::copy(unit.begin(), unit.end(), x.begin() + static_cast<std::ptrdiff_t>(in.state.size()));
-  return worth(in.policy->snapshot,
-               in.policy->critic.evaluate({x.data(), in.state.size() + unit.size()}, scratch)[0]);
+  return worth(in.policy->snapshot, in.policy->critic.evaluate({x.data(), takes}, scratch)[0]);
 }
 
 bool decide_limits(const LearnedInput& in, std::span<const float> output, EvaluatorScratch& scratch,
@@ -104,15 +100,16 @@ bool decide_limits(const LearnedInput& in, std::span<const float> output, Evalua
   from_network_form(in.policy->snapshot, in.state, output, in.contexts, chosen);
   if (chosen.empty()) return false;
   decided_limits(in.current, in.contexts, chosen);
-  std::array<float, kLimitsActionDim> unit{};  // 0 for a knob that is left alone, as in training
+  std::array<float, kMaxActionDim> unit{};  // 0 for a knob that is left alone, as in training
+  OutputKnobs knobs;
+  const std::size_t n = std::min(output_knobs(in.policy->snapshot.task, in.contexts, knobs), output.size());
   int moves_most = 0;
   double furthest = -1;
-  for (std::size_t i = 0; i < output.size() && i < unit.size(); ++i) {
-    const KnobKind kind = kLimitsActions[i];
-    if (!chosen.has(kind)) continue;
+  for (std::size_t i = 0; i < n; ++i) {
+    const KnobContext* c = knobs[i];
+    if (!c || !chosen.has(c->knob)) continue;
     unit[i] = std::clamp(output[i], -1.0F, 1.0F);
-    const KnobContext& c = *find(in.contexts, kind);
-    const double from = in.current.has(kind) ? to_unit(in.current[kind], {c.lower, c.upper}) : 0;
+    const double from = in.current.has(c->knob) ? to_unit(in.current[c->knob], {c->lower, c->upper}) : 0;
     if (std::abs(unit[i] - from) > furthest) {
       furthest = std::abs(unit[i] - from);
       moves_most = static_cast<int>(i);
@@ -120,7 +117,7 @@ bool decide_limits(const LearnedInput& in, std::span<const float> output, Evalua
   }
   d.proposed = chosen;
   if (!in.policy->critic.empty()) in.policy->critic.prepare(scratch);
-  const double mine = value_of(in, unit, scratch);
+  const double mine = value_of(in, std::span(unit).first(output.size()), scratch);
   const double fallbacks = value_of(in, in.fallback_form, scratch);
   const double currents = value_of(in, in.current_form, scratch);
   add(d, "chosen", chosen, mine);
@@ -151,13 +148,16 @@ bool decide_limits(const LearnedInput& in, std::span<const float> output, Evalua
   return true;
 }
 
-bool decide_frequency_level(const LearnedInput& in, std::span<const float> output, EvaluatorScratch& scratch,
-                            Decision& d) {
-  constexpr KnobKind kKnob = KnobKind::CpuFrequency;
-  const KnobContext* c = find(in.contexts, kKnob);
+bool decide_level(const LearnedInput& in, std::span<const float> output, EvaluatorScratch& scratch,
+                  Decision& d) {
+  OutputKnobs knobs;
+  output_knobs(in.policy->snapshot.task, in.contexts, knobs);
+  const KnobContext* c = knobs[0];
   if (!c || !std::isfinite(c->upper)) return false;
+  const KnobId& knob = c->knob;
+  const std::size_t levels = output.size();
   const KnobRange range{c->lower, c->upper};
-  std::array<float, kFrequencyLevels> scores{}, q{};
+  std::array<float, kMaxOutputs> scores{}, q{};
   std::copy_n(output.begin(), std::min(output.size(), scores.size()), scores.begin());
   q = scores;
   if (!in.policy->critic.empty()) {
@@ -169,19 +169,17 @@ bool decide_frequency_level(const LearnedInput& in, std::span<const float> outpu
   const std::size_t decided = decided_level(output, in.state, s.stay_margin);
   const bool stays = decided != decided_level(output, in.state, 0);
   from_network_form(s, in.state, output, in.contexts, d.proposed);
-  const double chosen = d.proposed[kKnob];
+  const double chosen = d.proposed[knob];
 
   // Levels that come to the same step of this hardware are one alternative, of the best score among them.
   double chosen_value = worth(s, q[decided]), next_value = kNaN, next_khz = 0;
-  for (std::size_t i = 0; i < scores.size();) {
+  for (std::size_t i = 0; i < levels;) {
     const double khz = level_to_khz(static_cast<int>(i), c->steps, range);
     std::size_t of = i;
-    for (++i;
-         i < scores.size() && same_setting(kKnob, level_to_khz(static_cast<int>(i), c->steps, range), khz);
-         ++i)
+    for (++i; i < levels && same_setting(knob, level_to_khz(static_cast<int>(i), c->steps, range), khz); ++i)
       if (scores[i] > scores[of]) of = i;
     Action action;
-    action.set(kKnob, khz);
+    action.set(knob, khz);
     Alternative& a = add(d, "", action, worth(s, q[of]));
     appendf(a.label, "%.0f kHz", khz);
     if (khz != chosen && !(a.value <= next_value)) {
@@ -191,10 +189,10 @@ bool decide_frequency_level(const LearnedInput& in, std::span<const float> outpu
   }
   const std::size_t steps = d.alternatives.size();
   const auto value_at = [&](const Action& action) {
-    if (!action.has(kKnob)) return kNaN;
+    if (!action.has(knob)) return kNaN;
     for (std::size_t i = 0; i < steps; ++i)
-      if (same_setting(kKnob, d.alternatives[i].action[kKnob], action[kKnob])) return d.alternatives[i].value;
-    return worth(s, q[static_cast<std::size_t>(khz_to_level(action[kKnob], range))]);
+      if (same_setting(knob, d.alternatives[i].action[knob], action[knob])) return d.alternatives[i].value;
+    return worth(s, q[static_cast<std::size_t>(khz_to_level(action[knob], range))]);
   };
   const double fallbacks = value_at(in.fallback), currents = value_at(in.current);
   add(d, "fallback", in.fallback, fallbacks);
@@ -203,25 +201,25 @@ bool decide_frequency_level(const LearnedInput& in, std::span<const float> outpu
 
   std::string& out = d.explanation;
   append_version(out, s);
-  append_value(out, kKnob, chosen);
+  append_value(out, knob, chosen);
   out += ", which it values at ";
   append_worth(out, chosen_value);
   if (stays) out += " and keeps, as no other is clearly better";
   if (next_khz > 0) {
     out += stays ? "; the best other " : "; next best ";
-    append_value(out, kKnob, next_khz);
+    append_value(out, knob, next_khz);
     out += " at ";
     append_worth(out, next_value);
   }
-  if (in.fallback.has(kKnob)) {
+  if (in.fallback.has(knob)) {
     out += ", the fallback's ";
-    append_value(out, kKnob, in.fallback[kKnob]);
+    append_value(out, knob, in.fallback[knob]);
     out += " at ";
     append_worth(out, fallbacks);
   }
-  if (in.current.has(kKnob)) {
+  if (in.current.has(knob)) {
     out += ", the current ";
-    append_value(out, kKnob, in.current[kKnob]);
+    append_value(out, knob, in.current[knob]);
     out += " at ";
     append_worth(out, currents);
   }
@@ -235,7 +233,7 @@ bool decide_frequency_level(const LearnedInput& in, std::span<const float> outpu
 bool decide_learned(const LearnedInput& in, EvaluatorScratch& scratch, Decision& d, std::string& why_not) {
   in.policy->actor.prepare(scratch);
   const std::span<const float> y = in.policy->actor.evaluate(in.state, scratch);
-  std::array<float, kFrequencyLevels> output{};
+  std::array<float, kMaxOutputs> output{};
   const std::size_t n = std::min(y.size(), output.size());
   for (std::size_t i = 0; i < n; ++i) {
     if (!std::isfinite(y[i])) {
@@ -246,7 +244,7 @@ bool decide_learned(const LearnedInput& in, EvaluatorScratch& scratch, Decision&
   }
   const bool done = action_form(in.policy->snapshot.task) == ActionForm::Continuous
                         ? decide_limits(in, {output.data(), n}, scratch, d)
-                        : decide_frequency_level(in, {output.data(), n}, scratch, d);
+                        : decide_level(in, {output.data(), n}, scratch, d);
   if (!done)
     why_not += "the policy has no knob to act on";
   else

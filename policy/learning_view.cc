@@ -5,6 +5,7 @@
 
 #include "policy/action_space.h"
 #include "policy/knob_policy.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -18,28 +19,9 @@ const KnobContext* find(std::span<const KnobContext> contexts, const KnobId& kin
 }
 
 /// "No limit" as it acts: the whole node.
-double effective(const LimitedResource& limit, double value, const NodeCapacity& node) {
-  return std::isinf(value) ? limit.effective(value, node) : value;
-}
-
-/// The networks' outputs for the limits of a task, in their order: one per knob of each row, in the order of KnobId, at least
-/// one per row. `f(row, context)`; no context: there is no such knob. Ends where f() says false.
-template <class F>
-void each_output(Task task, std::span<const KnobContext> contexts, F&& f) {
-  for (const LimitedResource& row : limited_resources) {
-    if (traits(row.knob).task != task) continue;
-    const KnobContext* last = nullptr;
-    while (true) {
-      const KnobContext* next = nullptr;
-      for (const KnobContext& c : contexts)
-        if (c.knob.kind == row.knob && (!last || last->knob < c.knob) && (!next || c.knob < next->knob))
-          next = &c;
-      if (!next && last) break;
-      if (!f(row, next)) return;
-      if (!next) break;
-      last = next;
-    }
-  }
+double effective(const KnobId& knob, double value, const NodeCapacity& node) {
+  const LimitedResource* const limit = limited_resource(knob);
+  return limit && std::isinf(value) ? limit->effective(value, node) : value;
 }
 
 /// The one knob that moves in steps, of cpu-frequency.
@@ -50,6 +32,22 @@ const KnobContext* stepped(std::span<const KnobContext> contexts) {
 }
 
 }  // namespace
+
+std::size_t output_knobs(Task task, std::span<const KnobContext> contexts, OutputKnobs& outputs) {
+  std::size_t n = 0;
+  for (const KnobKind kind : task_spec(task).knobs) {
+    const KnobContext* last = nullptr;
+    do {
+      const KnobContext* next = nullptr;
+      for (const KnobContext& c : contexts)
+        if (c.knob.kind == kind && (!last || last->knob < c.knob) && (!next || c.knob < next->knob))
+          next = &c;
+      if ((!next && last) || n == outputs.size()) break;
+      outputs[n++] = last = next;
+    } while (last);
+  }
+  return n;
+}
 
 void fill_contexts(const Rule& rule, const NodeCapacity& node, std::span<const KnobView> knobs,
                    std::vector<KnobContext>& contexts) {
@@ -77,23 +75,24 @@ bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& a
     return true;
   }
   bool any = false;
-  each_output(rule.task, contexts, [&](const LimitedResource& limit, const KnobContext* c) {
+  OutputKnobs knobs;
+  const std::size_t n = output_knobs(rule.task, contexts, knobs);
+  for (const KnobContext* c : std::span(knobs).first(n)) {
     // Without an upper end (memory of an unknown node) the learned policy leaves the knob alone.
-    if (!c || !manages(rule, limit.knob) || !std::isfinite(c->upper)) {
+    if (!c || !manages(rule, c->knob) || !std::isfinite(c->upper)) {
       out.push_back(0);
-      return true;
+      continue;
     }
     const double asked = action[c->knob];
-    const double value = action.has(c->knob) ? effective(limit, asked, node) : asked;
+    const double value = action.has(c->knob) ? effective(c->knob, asked, node) : asked;
     const bool no_limit = action.has(c->knob) && std::isinf(asked);
     if (!std::isfinite(value) || (no_limit && value > c->upper && !same_setting(c->knob, value, c->upper))) {
       any = false;
-      return false;
+      break;
     }
     any = true;
     out.push_back(static_cast<float>(to_unit(value, {c->lower, c->upper})));
-    return true;
-  });
+  }
   if (!any) out.clear();
   return any;
 }
@@ -112,13 +111,11 @@ void from_network_form(const PolicySnapshot& policy, std::span<const float> stat
                                   c->steps, {c->lower, c->upper}));
     return;
   }
-  std::size_t i = 0;
-  each_output(policy.task, contexts, [&](const LimitedResource&, const KnobContext* c) {
-    if (i == outputs.size()) return false;
-    if (c && std::isfinite(c->upper)) out.set(c->knob, from_unit(outputs[i], {c->lower, c->upper}));
-    ++i;
-    return true;
-  });
+  OutputKnobs knobs;
+  const std::size_t n = std::min(output_knobs(policy.task, contexts, knobs), outputs.size());
+  for (std::size_t i = 0; i < n; ++i)
+    if (const KnobContext* c = knobs[i]; c && std::isfinite(c->upper))
+      out.set(c->knob, from_unit(outputs[i], {c->lower, c->upper}));
 }
 
 double decided_limit(KnobKind kind, double wanted, double in_force, KnobRange range) {

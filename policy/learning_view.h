@@ -4,6 +4,8 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "core/knob.h"
 #include "core/policy_snapshot.h"
 #include "core/rule.h"
+#include "policy/action_space.h"
 #include "policy/node_capacity.h"
 #include "policy/observation_space.h"
 
@@ -21,8 +24,13 @@ namespace flash {
 void fill_contexts(const Rule& rule, const NodeCapacity& node, std::span<const KnobView> knobs,
                    std::vector<KnobContext>& contexts);
 
-/// `action` as the networks have it, appended to `out`: resource-limits [-1,1] per knob of limited_resources, 0
-/// for one that the rule does not manage or that is not there; cpu-frequency {level}. False (and `out` is
+/// The knob that each output of a task's policies sets, in their order: of each kind of TaskSpec::knobs those that are
+/// there, in the order of KnobId; nullptr where there is none. Points into `contexts`. Levels: the one that they are of.
+using OutputKnobs = std::array<const KnobContext*, kMaxActionDim>;
+std::size_t output_knobs(Task task, std::span<const KnobContext> contexts, OutputKnobs& outputs);
+
+/// `action` as the networks have it, appended to `out`: resource-limits [-1,1] per output_knobs(), 0 for one
+/// that the rule does not manage or that is not there; cpu-frequency {level}. False (and `out` is
 /// empty) when a managed knob's value is not known, or is "no limit" although the range ends below the node:
 /// no output of a policy means that. A value outside of its range counts as the range's end: the guards bring
 /// it there, and would from that output, too.

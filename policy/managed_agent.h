@@ -81,6 +81,7 @@ struct ManagedAgent {
       : target(std::move(t)),
         rule(std::move(r)),
         spec(&task_spec(target.task())),
+        layout(space_layout(*spec, rule->reward)),
         fallback(spec->fallback()),
         explorer(stream),
         objective(spec->objective_slack, spec->objective_known),
@@ -98,6 +99,7 @@ struct ManagedAgent {
   Target target;
   std::shared_ptr<const Rule> rule;
   const TaskSpec* spec;
+  SpaceLayout layout;
   TaskMemory memory;
   TaskFallback fallback;
   std::optional<Mode> own_mode;

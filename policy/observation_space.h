@@ -19,7 +19,7 @@
 namespace flash {
 
 /// Of any task.
-inline constexpr int kMaxStateDim = 14;
+inline constexpr int kMaxStateDim = 24;
 
 /// Of the task's row (policy/task.h).
 int state_dim(Task task);

@@ -18,18 +18,19 @@ Result<void> PolicySeat::refused(WallTime now, const Refusal& refusal) {
   return Error(refusal.code, refusal.message);
 }
 
-Result<void> PolicySeat::offer(WallTime now, Task task, const PolicySnapshot& s, const RecentSteps& recent,
-                               const ActingOutputs& acts, OfferBudget& budget, EvaluatorScratch& scratch) {
+Result<void> PolicySeat::offer(WallTime now, const SpaceLayout& layout, const PolicySnapshot& s,
+                               const RecentSteps& recent, const ActingOutputs& acts, OfferBudget& budget,
+                               EvaluatorScratch& scratch) {
   ++counters_.offered;
   const std::size_t size = parameters(s);
   if (accepted_now_ || looked_at_ >= kLookedAt || (size > budget.parameters && size <= kMaxParameters))
     return refused(now, {SnapshotRefusal::TooMany, std::errc::resource_unavailable_try_again,
                          "policy snapshot: too many offers since the last tick"});
   ++looked_at_;
-  if (auto refusal = check_offer(s, task, now, accepted_version_)) return refused(now, *refusal);
+  if (auto refusal = check_offer(s, layout, now, accepted_version_)) return refused(now, *refusal);
   budget.parameters -= size;
   auto compiled = std::make_unique<const CompiledPolicy>(s);
-  if (auto refusal = check_behaviour(*compiled, recent, acts, scratch)) return refused(now, *refusal);
+  if (auto refusal = check_behaviour(*compiled, layout, recent, acts, scratch)) return refused(now, *refusal);
   accepted_now_ = true;
   ++counters_.accepted;
   counters_.last_was_refused = false;
@@ -38,10 +39,10 @@ Result<void> PolicySeat::offer(WallTime now, Task task, const PolicySnapshot& s,
   return {};
 }
 
-bool PolicySeat::look_again(WallTime now, const RecentSteps& recent, const ActingOutputs& acts,
-                            EvaluatorScratch& scratch) {
+bool PolicySeat::look_again(WallTime now, const SpaceLayout& layout, const RecentSteps& recent,
+                            const ActingOutputs& acts, EvaluatorScratch& scratch) {
   if (!policy_) return false;
-  auto refusal = check_behaviour(*policy_, recent, acts, scratch);
+  auto refusal = check_behaviour(*policy_, layout, recent, acts, scratch);
   if (!refusal) return false;
   refusal->message += " (seen after it was accepted)";
   ++counters_.withdrawn;

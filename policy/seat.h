@@ -44,11 +44,15 @@ class PolicySeat {
   }
 
   /// Refused: the last good one stays, the error says why.
-  Result<void> offer(WallTime now, Task task, const PolicySnapshot& snapshot, const RecentSteps& recent,
-                     const ActingOutputs& acts, OfferBudget& budget, EvaluatorScratch& scratch);
+  Result<void> offer(WallTime now, const SpaceLayout& layout, const PolicySnapshot& snapshot,
+                     const RecentSteps& recent, const ActingOutputs& acts, OfferBudget& budget,
+                     EvaluatorScratch& scratch);
   /// The policy in the seat against what was seen since; one that is refused now leaves the seat. True: gone.
-  bool look_again(WallTime now, const RecentSteps& recent, const ActingOutputs& acts,
-                  EvaluatorScratch& scratch);
+  bool look_again(WallTime now, const SpaceLayout& layout, const RecentSteps& recent,
+                  const ActingOutputs& acts, EvaluatorScratch& scratch);
+
+  /// Nobody sits here any more; versions go on.
+  void leave() { policy_.reset(); }
 
   const CompiledPolicy* policy() const { return policy_.get(); }
   const PolicySnapshot* snapshot() const { return policy_ ? &policy_->snapshot : nullptr; }

@@ -10,8 +10,8 @@ namespace flash {
 namespace {
 
 constexpr std::array<std::string_view, kSnapshotRefusals> kNames = {
-    "wrong-task", "malformed",  "too-large",     "version", "expiry",
-    "too-many",   "not-finite", "ignores-input", "extreme", "worse-than-fallback"};
+    "wrong-task", "other-layout",  "malformed", "too-large",          "version", "expiry", "too-many",
+    "not-finite", "ignores-input", "extreme",   "worse-than-fallback"};
 
 /// Versions are counted, and JSON readers keep whole numbers only up to here.
 constexpr std::uint64_t kLargestVersion = std::uint64_t{1} << 53;
@@ -30,7 +30,7 @@ bool acts_on(Task task, const ActingOutputs& acts, std::size_t i) {
 
 /// Smallest and largest value of each entry of a state, or of each output, over the steps.
 struct Spread {
-  std::array<float, std::max(kMaxStateDim, kFrequencyLevels)> low, high;
+  std::array<float, std::max(kMaxStateDim, kMaxOutputs)> low, high;
   Spread() {
     low.fill(std::numeric_limits<float>::infinity());
     high.fill(-std::numeric_limits<float>::infinity());
@@ -50,12 +50,12 @@ struct Spread {
     return true;
   }
 };
-static_assert(kLimitsActionDim <= kFrequencyLevels);
+static_assert(kMaxActionDim <= kMaxOutputs);
 
 /// critic(s, a); NaN where it is not finite. resource-limits only.
 double value_of(const CompiledPolicy& policy, const StateVector& state, std::span<const float> action,
                 EvaluatorScratch& scratch) {
-  std::array<float, kMaxStateDim + kLimitsActionDim> x{};
+  std::array<float, kMaxStateDim + kMaxActionDim> x{};
   const auto n = static_cast<std::size_t>(state.size);
   std::copy_n(state.values.begin(), n, x.begin());
   std::copy(action.begin(), action.end(), x.begin() + state.size);
@@ -86,11 +86,14 @@ std::size_t parameters(const PolicySnapshot& s) {
   return n;
 }
 
-std::optional<Refusal> check_offer(const PolicySnapshot& s, Task task, WallTime now,
+std::optional<Refusal> check_offer(const PolicySnapshot& s, const SpaceLayout& layout, WallTime now,
                                    std::uint64_t last_accepted) {
-  if (s.task != task)
+  if (s.task != layout.task)
     return refuse(SnapshotRefusal::WrongTask, "is for task " + std::string(to_string(s.task)) +
-                                                  ", the agent's is " + std::string(to_string(task)));
+                                                  ", the agent's is " + std::string(to_string(layout.task)));
+  if (s.layout)
+    if (auto same = same_layout(*s.layout, layout); !same)
+      return refuse(SnapshotRefusal::OtherLayout, same.error().message());
   if (s.version <= last_accepted || s.version > kLargestVersion)
     return refuse(SnapshotRefusal::Version,
                   s.version > kLargestVersion
@@ -105,13 +108,14 @@ std::optional<Refusal> check_offer(const PolicySnapshot& s, Task task, WallTime 
   if (const std::size_t n = parameters(s); n > kMaxParameters)
     return refuse(SnapshotRefusal::TooLarge,
                   std::to_string(n) + " parameters, at most " + std::to_string(kMaxParameters));
-  if (auto valid = s.validate(state_dim(task), action_dim(task)); !valid)
+  if (auto valid = s.validate(layout.state_dim(), layout.action_dim()); !valid)
     return Refusal{SnapshotRefusal::Malformed, std::errc::invalid_argument, valid.error().message()};
   return std::nullopt;
 }
 
-std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const RecentSteps& recent,
-                                       const ActingOutputs& acts, EvaluatorScratch& scratch) {
+std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const SpaceLayout& layout,
+                                       const RecentSteps& recent, const ActingOutputs& acts,
+                                       EvaluatorScratch& scratch) {
   const PolicySnapshot& s = policy.snapshot;
   const bool limits = action_form(s.task) == ActionForm::Continuous;
   const bool critic = !policy.critic.empty();
@@ -123,8 +127,9 @@ std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const Recen
   std::size_t there = 0, asked = 0;  // was the fallback where the policy is?
   double advantage = 0;              // of the fallback, by the critic
   std::size_t compared = 0;
-  std::array<float, kFrequencyLevels> y{};
-  const std::size_t dim = static_cast<std::size_t>(action_dim(s.task));
+  std::array<float, kMaxOutputs> y{};
+  const auto dim = static_cast<std::size_t>(layout.action_dim());
+  const auto state_size = static_cast<std::size_t>(layout.state_dim());
   for (std::size_t n = 0; n < recent.size(); ++n) {
     const RecentSteps::Step& step = recent[n];
     const auto out = policy.actor.evaluate(step.state.span(), scratch);
@@ -135,7 +140,7 @@ std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const Recen
     outputs.add(out);
 
     if (limits) {
-      std::array<float, kLimitsActionDim> action{};
+      std::array<float, kMaxActionDim> action{};
       for (std::size_t i = 0; i < dim; ++i) {
         if (!acts[i]) continue;  // the transitions that it learned from have 0 there
         action[i] = std::clamp(y[i], -1.0F, 1.0F);
@@ -144,9 +149,10 @@ std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const Recen
         if (step.fallback_known && std::abs(step.fallback[i] - action[i]) <= kFallbackThere) ++there;
       }
       if (critic) {
-        const double chosen = value_of(policy, step.state, action, scratch);
-        const double theirs =
-            step.fallback_known ? value_of(policy, step.state, step.fallback, scratch) : chosen;
+        const double chosen = value_of(policy, step.state, std::span(action).first(dim), scratch);
+        const double theirs = step.fallback_known
+                                  ? value_of(policy, step.state, std::span(step.fallback).first(dim), scratch)
+                                  : chosen;
         if (std::isnan(chosen) || std::isnan(theirs))
           return refuse(SnapshotRefusal::NotFinite, "its critic's value of a recent state is not finite");
         if (step.fallback_known) {
@@ -177,7 +183,7 @@ std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const Recen
 
   double differ = 0;
   std::size_t which = 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(state_dim(s.task)); ++i)
+  for (std::size_t i = 0; i < state_size; ++i)
     if (const double d = double(states.high[i]) - double(states.low[i]); d > differ) {
       differ = d;
       which = i;
@@ -185,7 +191,7 @@ std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const Recen
   if (any && differ >= kClearly && !(limits && all_at_end) && outputs.same(s.task, acts, dim)) {
     // A table is constant within a cell, and so may be what a policy says of the states of half a minute. So
     // the same is asked of what these states are not: every entry at both ends of its scale.
-    for (std::size_t i = 0; i < static_cast<std::size_t>(state_dim(s.task)); ++i)
+    for (std::size_t i = 0; i < state_size; ++i)
       for (float end : {0.0F, 1.0F}) {
         StateVector probe = recent[0].state;
         probe.values[i] = end;
@@ -194,8 +200,7 @@ std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const Recen
     if (outputs.same(s.task, acts, dim)) {
       std::string why = "ignores its input: the same output for ";
       appendf(why, "%zu states although %s lay between %.2f and %.2f", recent.size(),
-              std::string(state_entries(s.task)[which].name).c_str(), double(states.low[which]),
-              double(states.high[which]));
+              layout.state[which].c_str(), double(states.low[which]), double(states.high[which]));
       return refuse(SnapshotRefusal::IgnoresInput, std::move(why));
     }
   }

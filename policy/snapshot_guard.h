@@ -22,6 +22,7 @@ namespace flash {
 
 enum class SnapshotRefusal : std::uint8_t {
   WrongTask,
+  OtherLayout,        // its inputs or outputs are not what the agent's are
   Malformed,          // PolicySnapshot::validate(): shape, number, bound
   TooLarge,           // more parameters than a tick may spend time on
   Version,            // not above the last accepted one
@@ -34,7 +35,7 @@ enum class SnapshotRefusal : std::uint8_t {
 };
 inline constexpr std::size_t kSnapshotRefusals =
     static_cast<std::size_t>(SnapshotRefusal::WorseThanFallback) + 1;
-/// "wrong-task", "malformed", "too-large", "version", "expiry", "too-many", "not-finite", "ignores-input",
+/// "wrong-task", "other-layout", "malformed", "too-large", "version", "expiry", "too-many", "not-finite", "ignores-input",
 /// "extreme", "worse-than-fallback": stable keys.
 std::string_view to_string(SnapshotRefusal r);
 
@@ -45,7 +46,7 @@ struct Refusal {
 };
 
 /// Which outputs act on a knob: managed, there, with a finite range. cpu-frequency: not looked at.
-using ActingOutputs = std::array<bool, kLimitsActionDim>;
+using ActingOutputs = std::array<bool, kMaxActionDim>;
 
 /// The last states on which a policy could have acted, with what the fallback wanted.
 class RecentSteps {
@@ -56,7 +57,7 @@ class RecentSteps {
 
   struct Step {
     StateVector state;
-    std::array<float, kLimitsActionDim> fallback{};  // the networks' form; cpu-frequency: {level}
+    std::array<float, kMaxActionDim> fallback{};  // the networks' form; cpu-frequency: {level}
     bool fallback_known = false;
   };
 
@@ -88,12 +89,13 @@ inline constexpr double kWorseByCritic = 5;
 std::size_t parameters(const PolicySnapshot& snapshot);
 
 /// What can be said without the agent. Cheap where it refuses for task, version or expiry.
-std::optional<Refusal> check_offer(const PolicySnapshot& snapshot, Task task, WallTime now,
+std::optional<Refusal> check_offer(const PolicySnapshot& snapshot, const SpaceLayout& layout, WallTime now,
                                    std::uint64_t last_accepted);
 
-/// On the agent's recent steps; with fewer than kEnough of them only finiteness is judged.
+/// On the recent steps of an agent of this layout, which check_offer() has found the policy to be of; with fewer than kEnough of them only finiteness is judged.
 /// At most 3 evaluations per step, and 2 per entry of the state.
-std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const RecentSteps& recent,
-                                       const ActingOutputs& acts, EvaluatorScratch& scratch);
+std::optional<Refusal> check_behaviour(const CompiledPolicy& policy, const SpaceLayout& layout,
+                                       const RecentSteps& recent, const ActingOutputs& acts,
+                                       EvaluatorScratch& scratch);
 
 }  // namespace flash

@@ -19,6 +19,21 @@ const TaskSpec& task_spec(Task task) {
   std::abort();
 }
 
+const StateEntry* state_entry(const TaskSpec& spec, int i) {
+  return i >= 0 && i < static_cast<int>(spec.state.size()) ? &spec.state[static_cast<std::size_t>(i)]
+                                                           : nullptr;
+}
+
+SpaceLayout space_layout(const TaskSpec& spec, const RewardOptions& reward) {
+  SpaceLayout layout;
+  layout.task = spec.task;
+  for (const StateEntry& entry : spec.state) layout.state.emplace_back(entry.name);
+  for (const KnobKind kind : spec.knobs) layout.actions.push_back(knob_name(kind));
+  layout.levels = static_cast<std::uint32_t>(spec.levels);
+  layout.reward = reward_words(reward, spec.task);
+  return layout;
+}
+
 int action_dim(Task task) {
   return task_spec(task).outputs();
 }

@@ -19,6 +19,7 @@
 
 #include "core/decision.h"
 #include "core/knob.h"
+#include "core/layout.h"
 #include "core/registry.h"
 #include "core/rule.h"
 #include "core/signal.h"
@@ -109,6 +110,12 @@ struct TaskSpec {
   int outputs() const { return form() == ActionForm::Discrete ? levels : static_cast<int>(knobs.size()); }
   int action_size() const { return form() == ActionForm::Discrete ? 1 : static_cast<int>(knobs.size()); }
 };
+
+/// An entry of the state of an agent of this task; nullptr: there is none of that number.
+const StateEntry* state_entry(const TaskSpec& spec, int i);
+
+/// What the numbers of an agent under this rule mean.
+SpaceLayout space_layout(const TaskSpec& spec, const RewardOptions& reward);
 
 /// A row per task that an agent may have, in any order.
 extern Registry<TaskSpec> kTaskSpecs;

@@ -126,7 +126,7 @@ void ControlLoop::Impl::lifecycle(ManagedAgent& a, Decision& d, Now now) {
   // What was accepted on few observations, or on those of an idle target, is looked at again before it may
   // act. Later its rewards say more than this check could.
   if (a.stage == Stage::Initialized || a.stage == Stage::Offline)
-    a.seat.look_again(now.wall, a.recent, a.acts, scratch);
+    a.seat.look_again(now.wall, a.layout, a.recent, a.acts, scratch);
   StageVerdict verdict = judge_stage(a.stage, lifecycle_input(a), a.rule->profile);
   if (a.stage == Stage::Serving && a.failures > 0 && ++a.good_episodes >= forgive_episodes(a.failures)) {
     --a.failures;
@@ -214,8 +214,10 @@ void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, std::span<const Kno
   d.learning.state_trusted = a.state.trusted();
   a.rules_asked = proposal.action;
   to_network_form(*a.rule, a.capacity, proposal.action, d.contexts, d.learning.fallback);
+  OutputKnobs outputs;
+  const std::size_t n = output_knobs(a.spec->task, d.contexts, outputs);
   for (std::size_t i = 0; i < a.acts.size(); ++i)
-    a.acts[i] = i < a.spec->knobs.size() && acts_on(d.contexts, a.spec->knobs[i]);
+    a.acts[i] = i < n && outputs[i] && std::isfinite(outputs[i]->upper);
   if (a.state.sensible()) a.recent.push(a.state, d.learning.fallback);
 
   Controller controller = Controller::None;
@@ -268,7 +270,7 @@ void ControlLoop::Impl::note(ManagedAgent& a, Decision& d) {
     if (a.drift.drifted != was) {
       begin();
       d.notes += was ? "The states look like those of training again: " : "Early sign of drift: ";
-      append_drift(d.notes, a.drift, a.target.task());
+      append_drift(d.notes, a.drift, *a.spec);
       d.notes += '.';
     }
     // Without a policy in the seat the controller's reason says this.

@@ -28,7 +28,7 @@
 #include "lab/sim/pool.h"
 #include "meta/policy_model.h"
 #include "policy/observation_space.h"
-#include "policy/reward.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -185,16 +185,10 @@ Result<PolicyModel> policy_model(const Options& o, const Pool& pool, const Share
   for (const Pair& p : others.pairs) pairs.push_back(&p);
   FLASH_TRY(SeenEmbeddings seen, SeenEmbeddings::create(Scoring::one_shot_embeddings(
                                      pairs, policy, {1, o.pool.seed + 2, o.imitation.threads})));
-  std::vector<std::string> names;
-  for (const StateEntry& entry : state_entries(o.pool.task)) names.emplace_back(entry.name);
-  return PolicyModel{std::string(to_string(o.pool.task)),
-                     "oracle imitation, " + std::to_string(pool.pairs.size()) + " pairs, seed " +
+  return PolicyModel{"oracle imitation, " + std::to_string(pool.pairs.size()) + " pairs, seed " +
                          std::to_string(o.pool.seed),
-                     reward_words(pool.pairs.front().rule().reward, o.pool.task),
-                     std::move(names),
-                     policy.checkpoint(),
-                     std::move(seen),
-                     gain};
+                     space_layout(task_spec(o.pool.task), pool.pairs.front().rule().reward),
+                     policy.checkpoint(), std::move(seen), gain};
 }
 
 /// That a file cannot be written is said before the minutes of learning, not after.

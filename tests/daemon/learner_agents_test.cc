@@ -1,5 +1,6 @@
 // Agents as the learner knows them, and the steps that it has not stored.
 #include "daemon/learner_agents.h"
+#include "policy/task.h"
 
 #include <gmock/gmock.h>
 
@@ -12,7 +13,9 @@ using testing::HasSubstr;
 
 class LearnerAgentsTest : public testing::Test {
  protected:
-  std::string add(const Target& t) { return agents.add(t, {}).announce.agent; }
+  std::string add(const Target& t) {
+    return agents.add(t, space_layout(task_spec(t.task()), {})).announce.agent;
+  }
   void decide(const Target& t, std::uint64_t seq, std::uint64_t episode = 0) {
     Decision d;
     d.seq = seq;

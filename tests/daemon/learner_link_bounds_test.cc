@@ -36,7 +36,7 @@ TEST_F(LearnerLinkBounds, WhatBreaksTheProtocolClosesTheConnectionByName) {
 }
 
 TEST_F(LearnerLinkBounds, AnAcknowledgementOfTheFutureIsAnError) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   tick();
   say(c, link::Acknowledge{{{"limits_1", 2}}});
@@ -96,7 +96,7 @@ TEST_F(LearnerLinkBounds, AgentsThatGoDoNotPileUpForALearnerThatDoesNotRead) {
   open();
   auto c = greet();
   for (std::uint64_t n = 1; n <= 3000 && flashd->state().starts_with("connected"); ++n) {
-    flashd->agent_added(web(n, "/" + std::string(200, 'a')));
+    agent_added(*flashd, web(n, "/" + std::string(200, 'a')));
     tick({});
     flashd->agent_removed(web(n).id);
   }
@@ -109,7 +109,7 @@ TEST_F(LearnerLinkBounds, ALearnerThatReadsIsToldOfAnyNumberOfAgents) {
   open();
   auto c = greet();
   for (std::uint64_t n = 1; n <= 500; ++n) {
-    flashd->agent_added(web(n));
+    agent_added(*flashd, web(n));
     tick({web(n)});
     flashd->agent_removed(web(n).id);
     (void)hear(c);
@@ -118,7 +118,7 @@ TEST_F(LearnerLinkBounds, ALearnerThatReadsIsToldOfAnyNumberOfAgents) {
 }
 
 TEST_F(LearnerLinkBounds, AFloodOfOffersClosesAndBacksOff) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   std::size_t sent = 0;
   while (sent < 200 && !closed(c)) {
@@ -169,7 +169,7 @@ TEST_F(LearnerLinkBounds, AsManyMessagesOverTimeAreNoFlood) {
 }
 
 TEST_F(LearnerLinkBounds, OneWakeupDoesABoundedAmountOfWork) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(c.send(link::encode(Up(link::Offer{"limits_1", "x"}))));
   flashd->process(now);

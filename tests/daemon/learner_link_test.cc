@@ -21,7 +21,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST_F(LearnerLinkTest, ALearnerIsGreetedAndToldOfEveryAgent) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   EXPECT_EQ(flashd->state(), "absent");
   auto c = dial();
   EXPECT_EQ(flashd->state(), "connecting: no Hello yet");
@@ -35,15 +35,14 @@ TEST_F(LearnerLinkTest, ALearnerIsGreetedAndToldOfEveryAgent) {
   EXPECT_EQ(announce.agent, "limits_1");
   EXPECT_EQ(announce.key, "resource-limits:/web");
   EXPECT_EQ(announce.application, "shop");
-  EXPECT_EQ(announce.state_dim, static_cast<unsigned>(kLimitsStateDim));
-  EXPECT_EQ(announce.action_dim, 2u);
+  EXPECT_EQ(announce.layout, space_layout(task_spec(Task::ResourceLimits), {}));
   say(c, link::HelloUp{"flash-learner 0.1.0", "OpenBLAS 0.3.21 serial", 1});
   EXPECT_EQ(flashd->state(), "connected: flash-learner 0.1.0, OpenBLAS 0.3.21 serial");
   EXPECT_EQ(flashd->counters().connections, 1u);
 }
 
 TEST_F(LearnerLinkTest, StepsFollowTheHelloAndThenEveryTick) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   tick();
   auto c = dial();
   tick();
@@ -62,7 +61,7 @@ TEST_F(LearnerLinkTest, StepsFollowTheHelloAndThenEveryTick) {
 }
 
 TEST_F(LearnerLinkTest, ALearnerKilledAHundredTimesLosesAndDoublesNothing) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   std::vector<std::uint64_t> on_disk;
   for (int life = 0; life < 100; ++life) {
     auto c = on_disk.empty() ? greet() : greet({{"limits_1", on_disk.back()}});
@@ -87,12 +86,12 @@ TEST_F(LearnerLinkTest, ALearnerKilledAHundredTimesLosesAndDoublesNothing) {
 }
 
 TEST_F(LearnerLinkTest, ALearnerStoppedForTenMinutesCatchesUp) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   std::vector<Target> targets;
   for (std::uint64_t i = 1; i <= 20; ++i) {
     targets.push_back(web(i, "/web" + std::to_string(i)));
-    flashd->agent_added(targets.back());
+    agent_added(*flashd, targets.back());
   }
   for (int t = 0; t < 600; ++t) tick(targets);  // nobody reads
   EXPECT_EQ(flashd->counters().dropped_steps, 0u);
@@ -114,7 +113,7 @@ TEST_F(LearnerLinkTest, ALearnerStoppedForTenMinutesCatchesUp) {
 }
 
 TEST_F(LearnerLinkTest, AcknowledgedStepsLeaveTheBacklog) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   for (int t = 0; t < 10; ++t) tick();
   EXPECT_EQ(flashd->counters().backlog_steps, 10u);
@@ -130,7 +129,7 @@ TEST_F(LearnerLinkTest, TheBacklogIsBoundedAndWhatItDropsIsCounted) {
   bounds.backlog_bytes = 64 * 1024;
   bounds.backlog_bytes_unused = 8 * 1024;
   open();
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   for (int t = 0; t < 1000; ++t) tick();
   EXPECT_LE(flashd->counters().backlog_bytes, 8u * 1024);
   EXPECT_EQ(flashd->counters().dropped_steps, 0u) << "nobody was there to miss them";
@@ -150,7 +149,7 @@ TEST_F(LearnerLinkTest, TheBacklogIsBoundedAndWhatItDropsIsCounted) {
 }
 
 TEST_F(LearnerLinkTest, AnAgentThatGoesIsSaidAfterItsLastStep) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   tick();
   hear(c);
@@ -169,7 +168,7 @@ TEST_F(LearnerLinkTest, AnAgentThatGoesIsSaidAfterItsLastStep) {
 }
 
 TEST_F(LearnerLinkTest, StepsOfAnAgentThatIsGoneReachALearnerThatComesLater) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   tick();
   flashd->agent_removed(web().id);
   auto c = greet();
@@ -182,12 +181,12 @@ TEST_F(LearnerLinkTest, StepsOfAnAgentThatIsGoneReachALearnerThatComesLater) {
 }
 
 TEST_F(LearnerLinkTest, AnAgentThatComesBackCountsOnWithAGap) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   tick();
   tick();
   flashd->agent_removed(web().id);
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   seq[1] = 0;
   tick();
   std::vector<std::uint64_t> all, episodes;
@@ -202,20 +201,20 @@ TEST_F(LearnerLinkTest, AnAgentThatComesBackCountsOnWithAGap) {
 }
 
 TEST_F(LearnerLinkTest, ALearnerThatKnowsAnEarlierLifeOfAnAgentIsNotAnError) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   tick();
   say(c, link::Acknowledge{{{"limits_1", 1}}});
   flashd->agent_removed(web().id);
   flashd->tick(now);
   run();
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   say(c, link::Stored{"limits_1", 1});
   EXPECT_THAT(flashd->state(), StartsWith("connected"));
 }
 
 TEST_F(LearnerLinkTest, AnOfferIsJudgedAndAnswered) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   hear(c);
   say(c, link::Offer{"limits_1", policy_bytes(5)});
@@ -251,7 +250,7 @@ link::Neighbour neighbour(Task task = Task::ResourceLimits) {
 }
 
 TEST_F(LearnerLinkTest, TheNearestPairIsSaidOfTheAgentThatItIsForAndToEveryNewLearner) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   hear(c);
   using Set = LearnerLink::NearestSet;
@@ -276,7 +275,7 @@ TEST_F(LearnerLinkTest, TheNearestPairIsSaidOfTheAgentThatItIsForAndToEveryNewLe
 }
 
 TEST_F(LearnerLinkTest, ANearestPairOfAnotherTaskOrForNobodyIsRefused) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   using Set = LearnerLink::NearestSet;
   EXPECT_EQ(flashd->set_nearest("resource-limits:/web", neighbour(Task::CpuFrequency)), Set::NoAgent);
   EXPECT_EQ(flashd->set_nearest("resource-limits:/gone", neighbour()), Set::NoAgent);
@@ -286,7 +285,7 @@ TEST_F(LearnerLinkTest, ANearestPairOfAnotherTaskOrForNobodyIsRefused) {
 }
 
 TEST_F(LearnerLinkTest, TheEmbeddingThatTheLearnerMadeIsKept) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   EXPECT_EQ(flashd->embedded(web().id), nullptr);
   say(c, link::Embedded{"limits_1", "m1", {1, 2}});
@@ -298,7 +297,7 @@ TEST_F(LearnerLinkTest, TheEmbeddingThatTheLearnerMadeIsKept) {
 }
 
 TEST_F(LearnerLinkTest, WhatTheLearnerSaysOfItselfIsShownAsLongAsItIsThere) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   link::Status status{.agent = "limits_1", .doing = "learning offline", .transitions = 120, .updates = 500};
   say(c, status);
@@ -313,7 +312,7 @@ TEST_F(LearnerLinkTest, WhatTheLearnerSaysOfItselfIsShownAsLongAsItIsThere) {
 }
 
 TEST_F(LearnerLinkTest, APolicyDecidesNoLongerThanTheOperatorSays) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   say(c, link::Offer{"limits_1", policy_bytes(1)});  // asks for 1000 hours
   ASSERT_EQ(lives.size(), 1u);
@@ -321,7 +320,7 @@ TEST_F(LearnerLinkTest, APolicyDecidesNoLongerThanTheOperatorSays) {
 }
 
 TEST_F(LearnerLinkTest, AnOfferWithALongHeaderIsNotRead) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   TensorFile file;
   file.kind = "policy";
@@ -331,7 +330,7 @@ TEST_F(LearnerLinkTest, AnOfferWithALongHeaderIsNotRead) {
 }
 
 TEST_F(LearnerLinkTest, AnOfferThatIsNoPolicyIsRefusedWithoutReachingTheLoop) {
-  flashd->agent_added(web());
+  agent_added(*flashd, web());
   auto c = greet();
   hear(c);
   std::string damaged = policy_bytes(5);

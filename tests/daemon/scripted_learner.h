@@ -17,10 +17,14 @@
 #include "core/tensor_file.h"
 #include "daemon/learner_link.h"
 #include "link/seqpacket.h"
-#include "policy/observation_space.h"
+#include "policy/task.h"
 #include "tests/daemon/web_target.h"
 
 namespace flash {
+
+inline void agent_added(LearnerLink& flashd, const Target& target) {
+  flashd.agent_added(target, space_layout(task_spec(target.task()), {}));
+}
 
 inline std::string policy_bytes(std::uint64_t version) {
   PolicySnapshot p;

@@ -154,7 +154,7 @@ class ToyTaskTest : public testing::Test {
     options.capacity.cores = 1;
     loop_ = std::make_unique<ControlLoop>(options, std::vector<Collector*>{&collector_}, actuator_, events);
     ASSERT_TRUE(loop_->add_target(now(), target_, rule_));
-    agents_.add(target_, rule_->reward);
+    agents_.add(target_, space_layout(task_spec(target_.task()), rule_->reward));
     for (int i = 0; i < steps; ++i) {
       ++time_;
       static_cast<void>(loop_->tick(now()));
@@ -239,13 +239,13 @@ TEST_F(ToyTaskTest, TheLearnerIsToldOfItsAgentInItsWords) {
   run(3);
   const LearnerAgent* agent = agents_.find(kCgroup);
   ASSERT_NE(agent, nullptr);
-  EXPECT_EQ(agent->announce.task, toy_.task);
-  EXPECT_THAT(agent->announce.state_names, testing::ElementsAre("toy_share", "toy_use"));
-  EXPECT_EQ(agent->announce.action_dim, 1U);
+  EXPECT_EQ(agent->announce.layout.task, toy_.task);
+  EXPECT_THAT(agent->announce.layout.state, testing::ElementsAre("toy_share", "toy_use"));
+  EXPECT_EQ(agent->announce.layout.action_dim(), 1);
   EXPECT_THAT(agent->announce.key, testing::StartsWith("toy-share:"));
   const auto back = link::decode_down(link::encode(link::Down(agent->announce)));
   ASSERT_TRUE(back) << back.error().message();
-  EXPECT_EQ(std::get<link::Announce>(*back).task, toy_.task);
+  EXPECT_EQ(std::get<link::Announce>(*back).layout.task, toy_.task);
 }
 
 }  // namespace

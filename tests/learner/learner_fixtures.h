@@ -16,12 +16,10 @@ inline link::Announce announce(const std::string& name = "limits_1",
   link::Announce a;
   a.agent = name;
   a.key = key;
-  a.task = Task::ResourceLimits;
   a.application = "web";
   a.rule = "services";
-  a.state_dim = 3;
-  a.action_dim = 2;
-  a.state_names = {"cpu", "memory", "pressure"};
+  a.layout.state = {"cpu", "memory", "pressure"};
+  a.layout.actions = {"cpu-limit", "memory-limit"};
   return a;
 }
 

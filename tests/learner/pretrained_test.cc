@@ -27,7 +27,7 @@ using ::testing::Not;
 
 link::Announce fitting() {
   link::Announce a = announce();
-  a.reward = "default, alpha 0.5";
+  a.layout.reward = "default, alpha 0.5";
   return a;
 }
 
@@ -285,9 +285,9 @@ TEST_F(Pretrained, APolicyThatTheLifeCycleSentBackGivesWayForGood) {
 
 TEST_F(Pretrained, AModelThatDoesNotFitIsRefusedWithAReasonAndLearningGoesOn) {
   link::Announce other = fitting();
-  other.reward = "paper, alpha 0.5";
+  other.layout.reward = "paper, alpha 0.5";
   start(small_model(), other);
-  EXPECT_THAT(said_, Contains(HasSubstr("the rule's is 'paper, alpha 0.5'")));
+  EXPECT_THAT(said_, Contains(HasSubstr("'default, alpha 0.5' there, 'paper, alpha 0.5' here")));
   live(1, 61, Stage::Initialized);
   live(62, 300, Stage::Offline);
   now_.mono += seconds(20);
@@ -300,15 +300,15 @@ TEST_F(Pretrained, AModelThatDoesNotFitIsRefusedWithAReasonAndLearningGoesOn) {
   ASSERT_TRUE(pretrained) << pretrained.error().message();
   EXPECT_TRUE(pretrained->fits(fitting()));
   other = fitting();
-  other.state_names[1] = "colour";
-  EXPECT_THAT(pretrained->fits(other).error().message(), HasSubstr("entry 1 is 'colour', not 'memory'"));
+  std::swap(other.layout.state[1], other.layout.state[2]);
+  EXPECT_EQ(pretrained->fits(other).error().message(),
+            "another layout: state entry 1 is 'memory' there, 'pressure' here");
   other = fitting();
-  other.state_names.push_back("more");
-  other.state_dim = 4;
-  EXPECT_THAT(pretrained->fits(other).error().message(), HasSubstr("3 entries, here are 4"));
+  other.layout.state.push_back("more");
+  EXPECT_THAT(pretrained->fits(other).error().message(), HasSubstr("it knows 3, here are 4"));
   other = fitting();
-  other.action_dim = 3;
-  EXPECT_THAT(pretrained->fits(other).error().message(), HasSubstr("gives 2, here are 3"));
+  std::swap(other.layout.actions[0], other.layout.actions[1]);
+  EXPECT_THAT(pretrained->fits(other).error().message(), HasSubstr("action 0 is 'cpu-limit' there"));
 }
 
 TEST_F(Pretrained, AModelWhosePoliciesFitNoMessageIsRefusedWhenItIsRead) {
@@ -339,11 +339,11 @@ TEST_F(Pretrained, AFileThatIsDamagedOrOfAnotherKindIsNamedAndLeftOut) {
   std::ofstream(path()) << "";
   EXPECT_THAT(trouble(), HasSubstr(path()));
   PolicyModel wrong = small_model();
-  wrong.state_names.pop_back();
+  wrong.layout.state.pop_back();
   ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(wrong)));
-  EXPECT_THAT(trouble(), testing::AllOf(HasSubstr(path()), HasSubstr("state_names")));
+  EXPECT_THAT(trouble(), testing::AllOf(HasSubstr(path()), HasSubstr("its layout")));
   wrong = small_model();
-  wrong.task = "cpu-frequency";
+  wrong.layout.task = Task::CpuFrequency;
   ASSERT_TRUE(write_tensor_file(path(), to_tensor_file(wrong)));
   EXPECT_THAT(trouble(), HasSubstr("is of task 'cpu-frequency'"));
   wrong = small_model();

@@ -32,10 +32,12 @@ inline PolicyModel small_model(double width = 100, std::uint64_t seed = 1) {
     for (int i = 0; i < kEmbedding; ++i) e.push_back(static_cast<float>(random.uniform(-width, width)));
   SharedPolicyOptions o = policy_options();
   o.seed = seed;
-  return {"resource-limits",
-          "a test's",
-          "default, alpha 0.5",
-          {"cpu", "memory", "pressure"},
+  return {"a test's",
+          {Task::ResourceLimits,
+           {"cpu", "memory", "pressure"},
+           {"cpu-limit", "memory-limit"},
+           0,
+           "default, alpha 0.5"},
           SharedPolicy::create(o)->checkpoint(),
           *SeenEmbeddings::create(pool),
           {50, 0.06, -0.02, 0.15}};

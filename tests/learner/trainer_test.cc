@@ -397,12 +397,36 @@ TEST_F(TrainerTest, AnAgentWhoseShapeChangedStartsAgainAndSaysSo) {
   live(1, 40, Stage::Online);
   work();
   link::Announce wider = announce();
-  wider.state_dim = 4;
+  wider.layout.state.push_back("load");
   trainer_->announce(wider, runs_["limits_1"], now_);
   work();
-  EXPECT_THAT(said_, Contains(HasSubstr("not used: checkpoint")));
+  EXPECT_THAT(said_, Contains(HasSubstr("not used: checkpoint: another layout: it knows 3, here are 4")));
   EXPECT_EQ(status().updates, 0U);
   EXPECT_THAT(status().doing, HasSubstr("collecting: 0 of 20"));
+}
+
+TEST_F(TrainerTest, AnAgentOfTheSameShapeAndAnotherMeaningStartsAgainAndSaysSo) {
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  link::Announce swapped = announce();
+  std::swap(swapped.layout.state[0], swapped.layout.state[1]);
+  trainer_->announce(swapped, store_->begin_run(swapped, hello_.epoch)->id, now_);
+  work();
+  EXPECT_THAT(said_, Contains(HasSubstr("another layout: state entry 0 is 'cpu' there, 'memory' here")));
+  EXPECT_EQ(status().updates, 0U);
+  EXPECT_THAT(status().doing, HasSubstr("collecting: 0 of 20")) << "nor are the store's steps its own";
+}
+
+TEST_F(TrainerTest, APolicySaysWhatItsNumbersMean) {
+  announce_agent();
+  live(1, 61, Stage::Online);
+  work();
+  const auto offers = trainer_->take_offers();
+  ASSERT_FALSE(offers.empty());
+  const auto policy = to_policy(*decode_tensor_file(offers.back().policy));
+  ASSERT_TRUE(policy) << policy.error().message();
+  EXPECT_EQ(policy->layout, announce().layout);
 }
 
 TEST_F(TrainerTest, SettingsThatChangeBuildTheAgentAgainWithItsStateAndReplay) {
@@ -508,8 +532,9 @@ TEST_F(TrainerTest, AnAlgorithmThatARowAddsIsTrainedAndPublishedLikeTheOthers) {
   hello_.settings.frequency_algorithm = "toy-mean";
   trainer_->configure(hello_);
   link::Announce a = announce("frequency_1", "cpu-frequency:all");
-  a.task = Task::CpuFrequency;
-  a.action_dim = 4;
+  a.layout.task = Task::CpuFrequency;
+  a.layout.actions = {"cpu-frequency"};
+  a.layout.levels = 4;
   announce_agent(a);
   for (std::uint64_t i = 1; i <= 60; ++i) {
     link::Step s = step(i, 10, Stage::Online);

@@ -179,7 +179,7 @@ TEST_F(Store, TransitionsAreConsecutiveTrustedAndExecuted) {
   s[9].controller = Controller::Learned;
   s.erase(s.begin() + 10);  // 11 never came: no (10,11), no (11,12)
   append(store, run, s);
-  const auto all = *store.recent_transitions(key_, 100, 3, 2);
+  const auto all = *store.recent_transitions(key_, 100, announce().layout);
   std::vector<float> from;
   for (const Transition& t : all) from.push_back(t.state[0]);
   ASSERT_THAT(from, ElementsAre(1, 3, 6, 8, 9));
@@ -188,22 +188,72 @@ TEST_F(Store, TransitionsAreConsecutiveTrustedAndExecuted) {
   EXPECT_EQ(all[0].fallback, step(1).fallback);
   EXPECT_EQ(all[0].next_fallback, step(2).fallback);
   EXPECT_TRUE(all[4].by_fallback);
-  EXPECT_THAT(*store.recent_transitions(key_, 100, 3, 1), IsEmpty());
-  EXPECT_THAT(*store.recent_transitions(key_, 100, 4, 2), IsEmpty());
-  const auto two = *store.recent_transitions(key_, 2, 3, 2);
+  SpaceLayout other = announce().layout;
+  other.actions.pop_back();
+  EXPECT_THAT(*store.recent_transitions(key_, 100, other), IsEmpty());
+  other = announce().layout;
+  other.state.push_back("more");
+  EXPECT_THAT(*store.recent_transitions(key_, 100, other), IsEmpty());
+  const auto two = *store.recent_transitions(key_, 2, announce().layout);
   ASSERT_EQ(two.size(), 2U);
   EXPECT_FLOAT_EQ(two[0].state[0], 8);  // the newest, oldest first
   // The stream's rule and the query's are one.
   std::size_t by_rule = 0;
-  for (std::size_t i = 0; i + 1 < s.size(); ++i) by_rule += transition_of(s[i], s[i + 1], 3, 2) ? 1 : 0;
+  for (std::size_t i = 0; i + 1 < s.size(); ++i)
+    by_rule += transition_of(s[i], s[i + 1], announce().layout) ? 1 : 0;
   EXPECT_EQ(by_rule, all.size());
 }
 
 TEST_F(Store, ALearnedStepIsNotTheFallbacks) {
   link::Step a = step(1);
   a.controller = Controller::Learned;
-  EXPECT_FALSE(transition_of(a, step(2), 3, 2)->by_fallback);
-  EXPECT_TRUE(transition_of(step(1), step(2), 3, 2)->by_fallback);
+  EXPECT_FALSE(transition_of(a, step(2), announce().layout)->by_fallback);
+  EXPECT_TRUE(transition_of(step(1), step(2), announce().layout)->by_fallback);
+}
+
+TEST_F(Store, StepsOfTheSameSizeAndAnotherMeaningAreNotMixed) {
+  TrajectoryStore store = open();
+  const link::Announce agent = announce();
+  link::Announce swapped = agent;
+  std::swap(swapped.layout.state[0], swapped.layout.state[1]);
+  const StoredRun before = *store.begin_run(agent, 7);
+  ASSERT_EQ(append(store, before.id, steps(1, 10)), 10U);
+  // The same flashd and agent: after a reload.
+  const StoredRun after = *store.begin_run(swapped, 7);
+  EXPECT_NE(after.id, before.id);
+  EXPECT_EQ(after.last_seq, 10U) << "what is there is not stored again";
+  ASSERT_EQ(append(store, after.id, steps(9, 30)), 20U);
+  EXPECT_EQ(store.begin_run(swapped, 7)->id, after.id);
+  EXPECT_EQ(store.recent_transitions(key_, 100, agent.layout)->size(), 9U);
+  EXPECT_EQ(store.recent_transitions(key_, 100, swapped.layout)->size(), 19U);
+  EXPECT_EQ(store.select_trajectories(key_, agent.layout, 10)->best.size(), 1U);
+  EXPECT_EQ(store.select_trajectories(key_, swapped.layout, 10)->best.size(), 2U);
+  // Of another reward: not to be learned from together, unless nobody said what it was.
+  link::Announce paid = swapped;
+  paid.layout.reward = "paper, alpha 0.5";
+  EXPECT_EQ(store.recent_transitions(key_, 100, paid.layout)->size(), 19U);
+  ASSERT_EQ(append(store, store.begin_run(paid, 8)->id, steps(1, 5)), 5U);
+  EXPECT_EQ(store.recent_transitions(key_, 100, paid.layout)->size(), 23U);
+  paid.layout.reward = "default, alpha 0.5";
+  EXPECT_EQ(store.recent_transitions(key_, 100, paid.layout)->size(), 19U);
+  EXPECT_THAT(*store.verify(), IsEmpty());
+}
+
+TEST_F(Store, HowAnActionCameAboutComesBack) {
+  TrajectoryStore store = open();
+  const RunId run = store.begin_run(announce(), 7)->id;
+  std::vector<link::Step> drawn = steps(1, 12);
+  drawn[3].behaviour = {true, -1.25F, 0.5F};
+  ASSERT_EQ(append(store, run, drawn), 12U);
+  const auto back = *store.trajectory(store.episodes(key_, 10)->at(1).id);
+  EXPECT_EQ(back[3].step.behaviour, drawn[3].behaviour);
+  EXPECT_FALSE(back[2].step.behaviour.given);
+  const auto transitions = *store.recent_transitions(key_, 100, announce().layout);
+  EXPECT_EQ(transitions[3].behaviour, drawn[3].behaviour);
+  EXPECT_FALSE(transitions[4].behaviour.given);
+  // It goes with its episode.
+  ASSERT_TRUE(store.retain(1000, 1, drawn[3].time_us + 2 * 86'400'000'000));
+  EXPECT_THAT(*store.verify(), IsEmpty());
 }
 
 TEST_F(Store, SelectsTheBestAndTheWorstWithoutTheInitialStage) {
@@ -216,7 +266,7 @@ TEST_F(Store, SelectsTheBestAndTheWorstWithoutTheInitialStage) {
     if (seq > 1) s.reward = earned[(seq - 2) / 2];
     append(store, run, {s});
   }
-  const TrajectorySelection four = *store.select_trajectories(key_, 4);
+  const TrajectorySelection four = *store.select_trajectories(key_, announce().layout, 4);
   ASSERT_EQ(four.best.size(), 2U);
   ASSERT_EQ(four.worst.size(), 2U);
   EXPECT_EQ(four.best[0].episode, 2U);
@@ -226,8 +276,9 @@ TEST_F(Store, SelectsTheBestAndTheWorstWithoutTheInitialStage) {
   ASSERT_EQ(four.initial.size(), 2U);
   EXPECT_EQ(four.initial[0].episode, 1U);  // newest first
   EXPECT_EQ(four.initial[1].episode, 0U);
-  EXPECT_EQ(store.select_trajectories(key_, 4, 4)->worst[1].episode, 6U);  // 3 counts as initial
-  const TrajectorySelection many = *store.select_trajectories(key_, 40);
+  EXPECT_EQ(store.select_trajectories(key_, announce().layout, 4, 4)->worst[1].episode,
+            6U);  // 3 counts as initial
+  const TrajectorySelection many = *store.select_trajectories(key_, announce().layout, 40);
   EXPECT_EQ(many.best.size(), 8U);
   EXPECT_THAT(many.worst, IsEmpty());  // nothing is there twice
   EXPECT_THAT(many.initial, IsEmpty());
@@ -239,7 +290,7 @@ TEST_F(Store, AnIncompleteOrMostlyUntrustedEpisodeIsNotSelected) {
   std::vector<link::Step> s = steps(1, 25);
   for (std::size_t i = 4; i < 11; ++i) s[i].reward_trusted = false;  // 7 of the first episode's 10 rewards
   append(store, run, s);
-  const TrajectorySelection selection = *store.select_trajectories(key_, 10);
+  const TrajectorySelection selection = *store.select_trajectories(key_, announce().layout, 10);
   ASSERT_EQ(selection.best.size(), 1U);
   EXPECT_EQ(selection.best[0].episode, 1U);
 }

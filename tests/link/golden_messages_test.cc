@@ -24,7 +24,7 @@ std::vector<Down> bare_down() {
   Step step{.agent = "a", .seq = 1};
   const Neighbour neighbour{.model = "m", .node = "n", .agent = "a", .embedding = {0}};
   return {HelloDown{.software = "f", .episode_steps = 1},
-          Announce{.agent = "a", .key = "k", .state_dim = 1, .action_dim = 1, .state_names = {"s"}},
+          Announce{.agent = "a", .key = "k", .layout = {Task::ResourceLimits, {"s"}, {"a"}, 0, ""}},
           Gone{"a"},
           Steps{{step}},
           Verdict{.agent = "a", .reason = "r"},
@@ -70,9 +70,7 @@ std::vector<Down> edges_down() {
     all.push_back(Steps{{{.agent = "a", .seq = n, .time_us = signed_n}}});
     all.push_back(Steps{{{.agent = "a", .seq = n, .time_us = -signed_n - 1}}});
   }
-  Announce frequency{.agent = "f", .key = "k", .task = Task::CpuFrequency, .state_dim = 1, .action_dim = 11};
-  frequency.state_names = {"s"};
-  all.push_back(frequency);
+  all.push_back(Announce{.agent = "f", .key = "k", .layout = {Task::CpuFrequency, {"s"}, {"a"}, 11, ""}});
   return all;
 }
 

@@ -217,13 +217,15 @@ TEST(LinkMessages, ListsAreBounded) {
             "policy: 0 bytes, at least 1");
 
   json announce = tree(encode(sample_down()[1]));
-  announce["state_dim"] = 3;
-  EXPECT_EQ(error_down(cbor(announce)), "state_names: 2 names for a state of 3");
-  announce["state_dim"] = 65;
-  EXPECT_THAT(error_down(cbor(announce)), HasSubstr("state_dim: 65"));
-  announce["state_dim"] = 2;
-  announce["action_dim"] = 0;
-  EXPECT_THAT(error_down(cbor(announce)), HasSubstr("action_dim: 0"));
+  announce["levels"] = 3;
+  EXPECT_EQ(error_down(cbor(announce)), "layout: 3 levels of continuous actions");
+  announce["levels"] = 65;
+  EXPECT_THAT(error_down(cbor(announce)), HasSubstr("levels: 65"));
+  announce["levels"] = 0;
+  announce["actions"] = json::array();
+  EXPECT_THAT(error_down(cbor(announce)), HasSubstr("0 names of actions"));
+  announce["actions"] = {"cpu-limit", "cpu-limit"};
+  EXPECT_EQ(error_down(cbor(announce)), "layout: 'cpu-limit' is there twice");
 }
 
 TEST(LinkMessages, ANeighbourComesBackWhole) {

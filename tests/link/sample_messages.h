@@ -52,10 +52,11 @@ inline std::vector<Down> sample_down() {
                     .key = "resource-limits:/system.slice/wäb.service",
                     .application = "web",
                     .rule = "",
-                    .state_dim = 2,
-                    .action_dim = 2,
-                    .state_names = {"cpu", "memory"},
-                    .reward = "default, alpha 0.5",
+                    .layout = {Task::ResourceLimits,
+                               {"cpu", "memory"},
+                               {"cpu-limit", "memory-limit"},
+                               0,
+                               "default, alpha 0.5"},
                     .model_version = 12};
   Step other = sample_step("frequency_1", 1);
   other.stage = Stage::Initialized;

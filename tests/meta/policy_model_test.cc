@@ -23,10 +23,12 @@ SharedPolicyOptions policy_options() {
 PolicyModel some_model() {
   std::vector<std::vector<float>> pool;
   for (int i = 0; i < 10; ++i) pool.push_back({static_cast<float>(i), 1, 2, 3});
-  return {"resource-limits",
-          "oracle imitation, 200 pairs",
-          "default, alpha 0.5",
-          {"cpu", "memory", "load"},
+  return {"oracle imitation, 200 pairs",
+          {Task::ResourceLimits,
+           {"cpu", "memory", "load"},
+           {"cpu-limit", "memory-limit"},
+           0,
+           "default, alpha 0.5"},
           SharedPolicy::create(policy_options())->checkpoint(),
           *SeenEmbeddings::create(pool),
           {50, 0.06, -0.02, 0.15}};
@@ -43,8 +45,7 @@ TEST(PolicyModel, GoesThroughAFile) {
   const auto m = to_policy_model(*file, "resource-limits");
   ASSERT_TRUE(m) << m.error().message();
   EXPECT_EQ(m->model, "oracle imitation, 200 pairs");
-  EXPECT_EQ(m->reward, "default, alpha 0.5");
-  EXPECT_EQ(m->state_names, (std::vector<std::string>{"cpu", "memory", "load"}));
+  EXPECT_EQ(m->layout, some_model().layout);
   EXPECT_EQ(m->seen.size(), 10U);
   EXPECT_EQ(m->gain.pairs, 50U);
   EXPECT_DOUBLE_EQ(m->gain.lower, -0.02);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/task.h"
 #include "policy/tasks/resource_limits.h"
 #include "tests/policy/policies.h"
 
@@ -36,7 +37,7 @@ TEST_F(DriftTest, NamesTheEntryThatMovedMost) {
   EXPECT_TRUE(d.drifted);
   EXPECT_NEAR(d.shift, 5, 1e-4);
   std::string words;
-  append_drift(words, d, Task::ResourceLimits);
+  append_drift(words, d, task_spec(Task::ResourceLimits));
   EXPECT_EQ(words, "cpu_utilization has been 0.90 of late, 0.40 in training (5.0 deviations)");
 }
 

@@ -10,6 +10,7 @@
 #include "policy/fallback_limits.h"
 #include "policy/guard.h"
 #include "policy/learning_view.h"
+#include "policy/task.h"
 #include "tests/policy/fixtures.h"
 
 namespace flash::knob_policy_test {
@@ -110,24 +111,49 @@ TEST(ToyLimit, HasARangeFromItsRuleItsHardwareAndItsNode) {
   EXPECT_FALSE(manages(w.rule, w.toy.kind));
 }
 
-TEST(ToyLimit, HasAnOutputPerInstanceBehindThoseOfTodayAndComesBack) {
+TEST(ToyLimit, IsNoOutputOfATaskThatDoesNotSetIt) {
   World w;
   std::vector<float> form;
   ASSERT_TRUE(to_network_form(w.rule, w.node, w.current, w.contexts, form));
-  ASSERT_EQ(form.size(), 4u);
-  EXPECT_LT(form[2], form[3]) << "a, then b";
+  EXPECT_EQ(form.size(), 2u) << "the policies of the packages fit what they fitted";
   PolicySnapshot policy;
-  policy.task = Task::ResourceLimits;
   Action back;
   from_network_form(policy, {}, form, w.contexts, back);
-  EXPECT_NEAR(back[w.toy.on("a")], 100, 1e-3);
-  EXPECT_NEAR(back[w.toy.on("b")], 200, 1e-3);
   EXPECT_NEAR(back[KnobKind::CpuLimit], 1, 1e-6);
-  // A policy of before, that knows nothing of it, leaves it alone.
-  Action old;
-  from_network_form(policy, {}, std::span(form).first(2), w.contexts, old);
-  EXPECT_FALSE(old.has(w.toy.on("a")));
-  EXPECT_TRUE(old.has(KnobKind::MemoryLimit));
+  EXPECT_FALSE(back.has(w.toy.on("a")));
+}
+
+/// A task whose policies set all three.
+struct ToyTask {
+  Registry<TaskTraits>::Addition traits{kTasks, {"toy-limits", ActionForm::Continuous}};
+  explicit ToyTask(KnobKind toy) : knobs{KnobKind::CpuLimit, KnobKind::MemoryLimit, toy} {}
+  Task task = *task_from_name("toy-limits");
+  std::array<KnobKind, 3> knobs;
+  Registry<TaskSpec>::Addition row{kTaskSpecs, make(task, knobs)};
+
+  static TaskSpec make(Task task, std::span<const KnobKind> knobs) {
+    TaskSpec spec = task_spec(Task::ResourceLimits);
+    spec.task = task;
+    spec.knobs = knobs;
+    return spec;
+  }
+};
+
+TEST(ToyLimit, HasAnOutputPerInstanceInTheOrderOfItsTaskAndComesBack) {
+  World w;
+  const ToyTask task(w.toy.kind);
+  OutputKnobs outputs;
+  ASSERT_EQ(output_knobs(task.task, w.contexts, outputs), 4u);
+  EXPECT_EQ(outputs[2]->knob, w.toy.on("a"));
+  EXPECT_EQ(outputs[3]->knob, w.toy.on("b"));
+  PolicySnapshot policy;
+  policy.task = task.task;
+  const std::vector<float> form = {0, 0, -1, 1};
+  Action back;
+  from_network_form(policy, {}, form, w.contexts, back);
+  EXPECT_EQ(back[w.toy.on("a")], 10);
+  EXPECT_EQ(back[w.toy.on("b")], 500);
+  EXPECT_TRUE(back.has(KnobKind::MemoryLimit));
   // Near to what is in force is no change, per instance.
   back.set(w.toy.on("a"), 102);
   back.set(w.toy.on("b"), 210);
@@ -138,11 +164,11 @@ TEST(ToyLimit, HasAnOutputPerInstanceBehindThoseOfTodayAndComesBack) {
 
 TEST(ToyLimit, WithoutOneOfItsKindHasOneOutputThatSaysNothing) {
   World w;
+  const ToyTask task(w.toy.kind);
   std::erase_if(w.contexts, [&w](const KnobContext& c) { return c.knob.kind == w.toy.kind; });
-  std::vector<float> form;
-  ASSERT_TRUE(to_network_form(w.rule, w.node, w.current, w.contexts, form));
-  ASSERT_EQ(form.size(), 3u);
-  EXPECT_EQ(form[2], 0);
+  OutputKnobs outputs;
+  ASSERT_EQ(output_knobs(task.task, w.contexts, outputs), 3u);
+  EXPECT_EQ(outputs[2], nullptr);
 }
 
 TEST(ToyLimit, IsGuarded) {

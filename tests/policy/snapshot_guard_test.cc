@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "policy/seat.h"
+#include "policy/task.h"
 #include "policy/tasks/cpu_frequency.h"
 #include "policy/tasks/resource_limits.h"
 #include "tests/policy/policies.h"
@@ -38,11 +39,14 @@ std::vector<float> on_utilization(float a, float b) {
   w[kLimitsStateDim + 2] = b;
   return w;
 }
+SpaceLayout layout_of(Task task) {
+  return space_layout(task_spec(task), {});
+}
 std::optional<SnapshotRefusal> judge(const PolicySnapshot& s, const RecentSteps& recent,
                                      const ActingOutputs& acts = kBoth) {
-  EXPECT_FALSE(check_offer(s, s.task, kNow, 0));
+  EXPECT_FALSE(check_offer(s, layout_of(s.task), kNow, 0));
   EvaluatorScratch scratch;
-  const auto refusal = check_behaviour(CompiledPolicy(s), recent, acts, scratch);
+  const auto refusal = check_behaviour(CompiledPolicy(s), layout_of(s.task), recent, acts, scratch);
   if (!refusal) return std::nullopt;
   EXPECT_TRUE(refusal->message.starts_with("policy snapshot: ")) << refusal->message;
   return refusal->kind;
@@ -62,27 +66,27 @@ TEST(SnapshotGuard, AnOrdinaryPolicyPasses) {
 TEST(SnapshotGuard, VersionsMustGrowAndBeCounts) {
   PolicySnapshot s = limits({0, 0});
   s.version = 7;
-  EXPECT_FALSE(check_offer(s, s.task, kNow, 6));
-  EXPECT_EQ(check_offer(s, s.task, kNow, 7)->kind, SnapshotRefusal::Version);
-  EXPECT_EQ(check_offer(s, s.task, kNow, 8)->kind, SnapshotRefusal::Version);
+  EXPECT_FALSE(check_offer(s, layout_of(s.task), kNow, 6));
+  EXPECT_EQ(check_offer(s, layout_of(s.task), kNow, 7)->kind, SnapshotRefusal::Version);
+  EXPECT_EQ(check_offer(s, layout_of(s.task), kNow, 8)->kind, SnapshotRefusal::Version);
   s.version = 0;
-  EXPECT_EQ(check_offer(s, s.task, kNow, 0)->kind, SnapshotRefusal::Version);
+  EXPECT_EQ(check_offer(s, layout_of(s.task), kNow, 0)->kind, SnapshotRefusal::Version);
   s.version = ~std::uint64_t{0};
-  EXPECT_EQ(check_offer(s, s.task, kNow, 7)->kind, SnapshotRefusal::Version);
+  EXPECT_EQ(check_offer(s, layout_of(s.task), kNow, 7)->kind, SnapshotRefusal::Version);
 }
 
 TEST(SnapshotGuard, ExpiryLiesAheadButNotInAnotherEra) {
   PolicySnapshot s = limits({0, 0});
   s.expires = kNow;
-  EXPECT_EQ(check_offer(s, s.task, kNow, 0)->kind, SnapshotRefusal::Expiry);
+  EXPECT_EQ(check_offer(s, layout_of(s.task), kNow, 0)->kind, SnapshotRefusal::Expiry);
   s.expires = kNow + kLongestLife;
-  EXPECT_FALSE(check_offer(s, s.task, kNow, 0));
+  EXPECT_FALSE(check_offer(s, layout_of(s.task), kNow, 0));
   s.expires += std::chrono::seconds(1);
-  EXPECT_EQ(check_offer(s, s.task, kNow, 0)->kind, SnapshotRefusal::Expiry);
+  EXPECT_EQ(check_offer(s, layout_of(s.task), kNow, 0)->kind, SnapshotRefusal::Expiry);
   s.expires = WallTime::max();
-  EXPECT_EQ(check_offer(s, s.task, kNow, 0)->kind, SnapshotRefusal::Expiry);
+  EXPECT_EQ(check_offer(s, layout_of(s.task), kNow, 0)->kind, SnapshotRefusal::Expiry);
   s.expires = WallTime::min();
-  EXPECT_EQ(check_offer(s, s.task, kNow, 0)->kind, SnapshotRefusal::Expiry);
+  EXPECT_EQ(check_offer(s, layout_of(s.task), kNow, 0)->kind, SnapshotRefusal::Expiry);
 }
 
 TEST(SnapshotGuard, ANetTooLargeForATickIsRefusedWhateverItsShape) {
@@ -90,7 +94,7 @@ TEST(SnapshotGuard, ANetTooLargeForATickIsRefusedWhateverItsShape) {
   DenseLayer wide = linear(kLimitsStateDim, std::vector<float>(1024, 0));
   DenseLayer deep = linear(1024, std::vector<float>(128, 0));
   s.actor = {wide, deep, linear(128, {0, 0})};
-  EXPECT_EQ(check_offer(s, s.task, kNow, 0)->kind, SnapshotRefusal::TooLarge);
+  EXPECT_EQ(check_offer(s, layout_of(s.task), kNow, 0)->kind, SnapshotRefusal::TooLarge);
 }
 
 TEST(SnapshotGuard, OutputsThatAreNotFiniteOnARecentStateAreRefused) {

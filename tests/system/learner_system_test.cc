@@ -195,12 +195,10 @@ TEST_F(LearnerSystem, AHundredAgentsFitIn200Mib) {
   for (int i = 0; i < 100; ++i) {
     const bool frequency = i % 2 == 0;
     link::Announce a = announce((frequency ? "frequency_" : "limits_") + std::to_string(i));
-    a.task = frequency ? Task::CpuFrequency : Task::ResourceLimits;
-    a.key = std::string(to_string(a.task)) + ":" + std::to_string(i);
-    a.state_dim = kStates;
-    a.action_dim = frequency ? 10 : 2;
-    a.state_names.clear();
-    for (std::uint32_t k = 0; k < kStates; ++k) a.state_names.push_back("s" + std::to_string(k));
+    if (frequency) a.layout = {Task::CpuFrequency, {}, {"cpu-frequency"}, 10, ""};
+    a.key = std::string(to_string(a.layout.task)) + ":" + std::to_string(i);
+    a.layout.state.clear();
+    for (std::uint32_t k = 0; k < kStates; ++k) a.layout.state.push_back("s" + std::to_string(k));
     flashd_.add(a);
     agents.push_back(a);
   }
@@ -216,7 +214,7 @@ TEST_F(LearnerSystem, AHundredAgentsFitIn200Mib) {
                       .count();
       s.state.assign(kStates, 0);
       for (float& x : s.state) x = static_cast<float>(random.uniform());
-      if (a.task == Task::CpuFrequency)
+      if (a.layout.task == Task::CpuFrequency)
         s.action = s.fallback = {static_cast<float>(random.below(10))};
       else
         s.action = {static_cast<float>(random.uniform(-1, 1)), static_cast<float>(random.uniform(-1, 1))};

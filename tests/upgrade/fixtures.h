@@ -47,29 +47,28 @@ inline constexpr std::int64_t kBegin_us = 1'700'000'000'000'000;
 /// be others.
 inline link::Announce agent_of(Task task) {
   link::Announce a;
-  a.task = task;
+  a.layout.task = task;
   if (task == Task::ResourceLimits) {
     a.agent = "limits_11";
     a.key = "resource-limits:/system.slice/web.service";
     a.application = "web";
     a.rule = "services";
-    a.state_dim = 9;
-    a.action_dim = 2;
-    a.state_names = {"cpu_limit",     "memory_limit", "cpu_utilization", "memory_utilization", "sp_latency",
-                     "sp_throughput", "load_change",  "cpu_use",         "memory_use"};
-    a.reward = "default, alpha 0.5";
+    a.layout.actions = {"cpu-limit", "memory-limit"};
+    a.layout.state = {"cpu_limit",     "memory_limit", "cpu_utilization", "memory_utilization", "sp_latency",
+                      "sp_throughput", "load_change",  "cpu_use",         "memory_use"};
+    a.layout.reward = "default, alpha 0.5";
   } else {
     a.agent = "frequency_22";
     a.key = "cpu-frequency:0-3";
     a.application = "batch";
     a.rule = "clock";
-    a.state_dim = 14;
-    a.action_dim = 11;
-    a.state_names = {"ips",         "ips_known",     "cpu_usage",      "frequency",
-                     "sp_latency",  "sp_throughput", "ips_gain",       "cpu_usage_3",
-                     "cpu_usage_8", "cpu_usage_64",  "cpu_usage_peak", "latency",
-                     "latency_8",   "latency_64"};
-    a.reward = "default, alpha 0.5, power price 0.25";
+    a.layout.actions = {"cpu-frequency"};
+    a.layout.levels = 11;
+    a.layout.state = {"ips",         "ips_known",     "cpu_usage",      "frequency",
+                      "sp_latency",  "sp_throughput", "ips_gain",       "cpu_usage_3",
+                      "cpu_usage_8", "cpu_usage_64",  "cpu_usage_peak", "latency",
+                      "latency_8",   "latency_64"};
+    a.layout.reward = "default, alpha 0.5, power price 0.25";
   }
   return a;
 }
@@ -86,7 +85,7 @@ inline link::Step step_of(Task task, std::uint64_t seq) {
   s.controller = seq < kOnlineFrom ? Controller::Fallback : Controller::Learned;
   s.explored = seq % 11 == 0;
   s.end_of_episode = seq % kEpisodeSteps == 0;
-  for (std::uint32_t i = 0; i < a.state_dim; ++i)
+  for (std::uint32_t i = 0; i < a.layout.state.size(); ++i)
     s.state.push_back(static_cast<float>((seq * (i + 3)) % 17) / 16.0F);
   s.state_trusted = seq % 29 != 0;
   if (task == Task::ResourceLimits) {

@@ -76,7 +76,7 @@ TEST_F(UpgradeOfLearner, TheStoreHasEveryStep) {
       for (const StoredStep& s : *steps) expect_same(s.step, step_of(task, ++seq));
     }
     EXPECT_EQ(seq, kLastStep);
-    const auto transitions = store.recent_transitions(agent.key, 1000, agent.state_dim, agent.action_size());
+    const auto transitions = store.recent_transitions(agent.key, 1000, agent.layout);
     ASSERT_TRUE(transitions) << transitions.error().message();
     EXPECT_EQ(transitions->size(), 127u);
     EXPECT_EQ(transitions->back().state, step_of(task, kLastStep - 1).state);
@@ -107,11 +107,7 @@ TEST_F(UpgradeOfLearner, TheStoreGoesOn) {
   EXPECT_THAT(*store.verify(), IsEmpty());
   EXPECT_EQ(store.counts()->steps, 2 * kLastStep + 4);
   for (const Task task : kBoth)
-    EXPECT_EQ(store
-                  .recent_transitions(agent_of(task).key, 1000, agent_of(task).state_dim,
-                                      agent_of(task).action_size())
-                  ->size(),
-              128u);
+    EXPECT_EQ(store.recent_transitions(agent_of(task).key, 1000, agent_of(task).layout)->size(), 128u);
 }
 
 TEST_F(UpgradeOfLearner, AnAgentIsWhatItWasWhenItsCheckpointWasWritten) {
@@ -132,8 +128,7 @@ TEST_F(UpgradeOfLearner, AnAgentIsWhatItWasWhenItsCheckpointWasWritten) {
     AgentOptions options;
     options.learning_starts = 20;
     options.replay_steps = 200;
-    auto agent =
-        Agent::create({task, static_cast<int>(a.state_dim), static_cast<int>(a.action_dim)}, options);
+    auto agent = Agent::create({task, a.layout.state_dim(), a.layout.action_dim()}, options);
     ASSERT_TRUE(agent) << agent.error().message();
     const auto restored = (*agent)->restore(loaded[0].file);
     ASSERT_TRUE(restored) << restored.error().message();

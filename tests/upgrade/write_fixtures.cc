@@ -75,9 +75,9 @@ void inbox(const std::string& folder) {
     const link::Announce a = agent_of(task);
     SharedPolicyOptions o;
     o.task = task;
-    o.state_dim = static_cast<int>(a.state_dim);
-    o.outputs = static_cast<int>(a.action_dim);
-    o.action_width = static_cast<int>(a.action_size());
+    o.state_dim = a.layout.state_dim();
+    o.outputs = a.layout.action_dim();
+    o.action_width = a.layout.action_size();
     o.encoder = {EncoderKind::Set, 4, 8, 2, 8, 1e-3};
     o.hidden = {8};
     o.seed = version;
@@ -85,10 +85,8 @@ void inbox(const std::string& folder) {
     for (int i = 0; i < 16; ++i)
       pool.push_back({static_cast<float>(i & 1), static_cast<float>(i >> 1 & 1),
                       static_cast<float>(i >> 2 & 1), static_cast<float>(i >> 3 & 1)});
-    const PolicyModel model = {std::string(to_string(task)),
-                               "of version " + std::to_string(version),
-                               a.reward,
-                               a.state_names,
+    const PolicyModel model = {"of version " + std::to_string(version),
+                               a.layout,
                                SharedPolicy::create(o)->checkpoint(),
                                *SeenEmbeddings::create(pool),
                                {50, 0.06, -0.02, 0.15}};

@@ -5,8 +5,7 @@
 
 #include "lab/pretrain/scoring.h"
 #include "learner/pretrained.h"
-#include "policy/observation_space.h"
-#include "policy/reward.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -21,11 +20,7 @@ class Models : public ::testing::TestWithParam<Task> {
 /// As daemon/learner_link announces an agent of a rule without options.
 link::Announce announced(Task task) {
   link::Announce a;
-  a.task = task;
-  a.state_dim = static_cast<std::uint32_t>(state_dim(task));
-  a.action_dim = static_cast<std::uint32_t>(action_dim(task));
-  for (const StateEntry& entry : state_entries(task)) a.state_names.emplace_back(entry.name);
-  a.reward = reward_words(RewardOptions{}, task);
+  a.layout = space_layout(task_spec(task), {});
   return a;
 }
 

@@ -8,8 +8,8 @@ import tempfile
 NEXT_SUFFIX = "+next"
 # What the packages are made from; an edit elsewhere does not make them old.
 SOURCES = ("CMakeLists.txt", "actuators", "agents", "bench", "cli", "cmake", "collectors", "coordinator", "core",
-           "daemon", "docs", "host", "http", "learner", "link", "meta", "models", "packaging", "policy", "pretrain",
-           "sim", "sync", "systemd", "workloads")
+           "daemon", "docs", "host", "http", "lab", "learner", "link", "meta", "models", "packaging", "policy", "sync",
+           "systemd")
 
 
 def collect(root: pathlib.Path, given: pathlib.Path | None, share: pathlib.Path, say=print) -> None:
