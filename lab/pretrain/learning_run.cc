@@ -63,7 +63,7 @@ class Learning {
     trainer_.configure(hello_);
     const AgentView view = world.view();
     const auto announce =
-        received<link::Announce>(link::encode(agents_.add(*view.target, view.rule->reward).announce));
+        received<link::Announce>(link::encode(agents_.add(*view.target, *view.layout).announce));
     agent_ = announce.agent;
     run_ = (*store_.begin_run(announce, kEpoch)).id;
     trainer_.announce(announce, run_, now);

@@ -9,8 +9,7 @@
 #include "meta/policy_model.h"
 #include "meta/shared_policy.h"
 #include "meta/similarity.h"
-#include "policy/observation_space.h"
-#include "policy/reward.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -66,15 +65,8 @@ Result<PolicyModel> alone(const TensorFile& file, Task task, const RewardOptions
   }
   FLASH_TRY(const SharedPolicy shipped, SharedPolicy::restore(embedding));
   FLASH_TRY(SeenEmbeddings seen, everything(shipped.context_dim()));
-  std::vector<std::string> names;
-  for (const StateEntry& entry : state_entries(task)) names.emplace_back(entry.name);
-  return PolicyModel{std::string(to_string(task)),
-                     "a policy alone",
-                     reward_words(reward, task),
-                     std::move(names),
-                     shipped.checkpoint(),
-                     std::move(seen),
-                     UnseenGain{}};
+  return PolicyModel{"a policy alone", space_layout(task_spec(task), reward), shipped.checkpoint(),
+                     std::move(seen), UnseenGain{}};
 }
 
 }  // namespace
