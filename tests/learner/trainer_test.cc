@@ -145,9 +145,14 @@ TEST_F(TrainerTest, OnlineLearnsWithEachTrustedTransition) {
 TEST_F(TrainerTest, BeginsWithWhatAnotherAgentLearned) {
   auto other =
       *Agent::create({Task::ResourceLimits, 3, 2}, {.learning_starts = 20, .replay_steps = 200, .seed = 99});
-  for (int i = 0; i < 30; ++i)
-    ASSERT_TRUE(
-        other->add({{0.1F * static_cast<float>(i % 7), 1, 2}, {0.5F, -0.5F}, 1, {0, 1, 2}, false, {}, {}}));
+  for (int i = 0; i < 30; ++i) {
+    Transition t;
+    t.state = {0.1F * static_cast<float>(i % 7), 1, 2};
+    t.action = {0.5F, -0.5F};
+    t.reward = 1;
+    t.next_state = {0, 1, 2};
+    ASSERT_TRUE(other->add(t));
+  }
   other->learn_online(20);
   ASSERT_TRUE(other->learned());
   EXPECT_FALSE(trainer_->begin_with("limits_1", other->checkpoint(), now_));  // not announced
@@ -169,8 +174,7 @@ TEST_F(TrainerTest, BeginsWithWhatAnotherAgentLearned) {
   EXPECT_EQ(made[0].actor.front().weights, other->snapshot().actor.front().weights);
   EXPECT_EQ(made[0].version, 2U);
   TensorFile damaged = other->checkpoint();
-  damaged.tensors.pop_back();
-  damaged.tensors.pop_back();
+  damaged.tensors.clear();
   EXPECT_FALSE(trainer_->begin_with("limits_1", damaged, now_));
   work();
   EXPECT_THAT(offers(), IsEmpty());
