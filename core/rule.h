@@ -166,6 +166,7 @@ struct Rule {
   bool mode_given = false;  // false: follows the global mode
   Selector select;
   std::string application;
+  std::string group;  // of agents of the task that see each other (policy/group.h); empty: none
   Slo slo;
   UserProfile profile;
   RewardOptions reward;

@@ -478,8 +478,8 @@ TensorFile to_tensor_file(const PolicySnapshot& policy) {
       {"value_scale", policy.value_scale},
       {"exploration", {{"epsilon", policy.exploration.epsilon}, {"sigma", policy.exploration.sigma}}}};
   if (policy.stay_margin != 0) file.meta["stay_margin"] = policy.stay_margin;
-  if (policy.head != PolicyHead::Deterministic) file.meta["head"] = to_string(policy.head);
   if (policy.layout) file.meta["layout"] = *layout_to_json(*policy.layout);
+  if (policy.head != PolicyHead::Deterministic) file.meta["head"] = to_string(policy.head);
   if (const OffPolicyEstimate& e = policy.estimate; e.given)
     file.meta["estimate"] = {{"method", e.method}, {"learned", e.learned}, {"fallback", e.fallback},
                              {"lower", e.lower},   {"upper", e.upper},     {"transitions", e.transitions}};
@@ -501,7 +501,7 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
   FLASH_CHECK(only(
       *file.meta,
       {"task", "version", "model", "algorithm", "data_steps", "expires_ns", "value_offset", "value_scale",
-       "stay_margin", "exploration", "estimate", "head", "actor", "critic", "state_value", "layout"},
+       "stay_margin", "exploration", "estimate", "head", "layout", "actor", "critic", "state_value"},
       "meta"));
   PolicySnapshot policy;
   Meta meta(*file.meta, "meta.");

@@ -4,6 +4,7 @@
 
 #include "core/json.h"
 #include "daemon/config_keys.h"
+#include "daemon/config_text_checks.h"
 
 namespace flash {
 
@@ -17,8 +18,6 @@ std::string pattern_of(std::string_view pointer) {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::size_t kMaxRuleName = 64;
 
 /// Optimal string alignment distance (a transposition is one error), case ignored.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -52,13 +51,6 @@ std::string nearest(std::string_view word, const std::vector<std::string_view>& 
   return std::string(best);
 }
 
-bool valid_rule_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxRuleName && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
-  });
-}
-
 class FileCheck {
  public:
   FileCheck(const ConfigPlaces& places, bool drop_in, ConfigErrors& errors)
@@ -71,7 +63,7 @@ class FileCheck {
       if (errors_.full()) return;
       const std::string at = pointer + "/" + escaped(name);
       if (row && row->type == KeyType::Rules) {
-        if (!valid_rule_name(name)) {
+        if (!config::short_name(name)) {
           fail(at, "a rule's name has letters, digits, '.', '_' and '-' only, at most 64");
           continue;
         }

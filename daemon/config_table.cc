@@ -337,6 +337,16 @@ std::vector<ConfigKey> config_table() {
                      .meaning = "Whose metrics and SLO count (the app tag of StatsD lines); empty: the "
                                 "target's name."}));
   t.push_back(bound(
+      FIELD(rule.group),
+      {.pointer = "/rules/*/group",
+       .type = KeyType::Text,
+       .check = check_short_name_or_none,
+       .form = "name or empty",
+       .meaning = "Targets of one task whose rules name the same group see each other: how many others there "
+                  "are, and what they have, use and keep of their objectives, is part of each one's state. "
+                  "Such a state is another than that of a target without a group: policies of one do not fit "
+                  "the other. A change of the group begins anew with its targets. Empty: none."}));
+  t.push_back(bound(
       FIELD(rule.allow_kubelet),
       {.pointer = "/rules/*/allow_kubelet",
        .type = KeyType::Boolean,

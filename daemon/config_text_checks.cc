@@ -18,6 +18,19 @@ std::optional<std::string> plain_text(std::string_view v, std::size_t max) {
   return std::nullopt;
 }
 
+bool short_name(std::string_view v) {
+  constexpr std::size_t kLongest = 64;
+  return !v.empty() && v.size() <= kLongest && std::all_of(v.begin(), v.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  });
+}
+
+std::optional<std::string> check_short_name_or_none(std::string_view v) {
+  if (v.empty() || short_name(v)) return std::nullopt;
+  return "has more than letters, digits, '.', '_' and '-', or is longer than 64 bytes";
+}
+
 std::optional<std::string> check_name(std::string_view v) {
   return plain_text(v, 200);
 }

@@ -10,7 +10,10 @@
 namespace flash::config {
 
 std::optional<std::string> plain_text(std::string_view v, std::size_t max);
+/// Letters, digits, '.', '_' and '-', at least one and at most 64: a rule's name, or a group's.
+bool short_name(std::string_view v);
 std::optional<std::string> check_name(std::string_view v);
+std::optional<std::string> check_short_name_or_none(std::string_view v);
 std::optional<std::string> check_glob(std::string_view v);
 std::string single_backslashes(std::string text);
 std::optional<std::string> check_cgroup_glob(std::string_view v);

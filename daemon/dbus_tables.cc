@@ -99,10 +99,10 @@ struct DbusTables {
     return put(m, v.fallback_rewards);
   }
   static int drift(sd_bus_message* m, const AgentView& v) {
-    const auto entries = state_entries(v.target->task());
+    const std::vector<std::string>& entries = v.layout->state;
     const bool known =
         v.drift.known && v.drift.entry >= 0 && static_cast<std::size_t>(v.drift.entry) < entries.size();
-    const std::string entry(known ? entries[static_cast<std::size_t>(v.drift.entry)].name : "");
+    const std::string entry = known ? entries[static_cast<std::size_t>(v.drift.entry)] : "";
     return sd_bus_message_append(m, "(sdb)", entry.c_str(), known ? v.drift.shift : 0,
                                  static_cast<int>(known && v.drift.drifted));
   }

@@ -14,6 +14,7 @@
 #include "core/json.h"
 #include "daemon/journal.h"
 #include "host/file_io.h"
+#include "policy/group.h"
 #include "policy/observation_space.h"
 
 namespace flash {
@@ -136,7 +137,10 @@ Result<std::vector<float>> state(const json& v, Task task) {
   std::vector<float> out;
   if (v.is_null()) return out;
   if (!v.is_object()) return wrong("state", "is not an object");
-  const auto entries = state_entries(task);
+  const auto own = state_entries(task);
+  std::vector<StateEntry> entries(own.begin(), own.end());
+  if (kGroupEntries.size() > 0 && v.contains(std::string(kGroupEntries[0].entry.name)))
+    for (const GroupEntry& row : kGroupEntries) entries.push_back(row.entry);
   for (const StateEntry& e : entries)
     if (!v.contains(std::string(e.name)))
       return wrong("state", "has no '" + std::string(e.name) + "': written by another version of flashd?");

@@ -31,7 +31,7 @@ struct JournalEntry {
   std::uint64_t model_version = 0;
   Action current, proposed;
   std::vector<KnobContext> contexts;  // `ranges`; empty: not recorded
-  std::vector<float> state;           // in the order of state_entries(); empty: not known
+  std::vector<float> state;           // in the order of state_entry(); empty: not known
   bool state_trusted = false;
 };
 

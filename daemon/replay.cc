@@ -162,6 +162,10 @@ Result<void> Replay::take(const JournalEntry& e) {
     ++report_.no_state;
     return {};
   }
+  if (e.state.size() != policy_.snapshot.mean.size()) {
+    ++report_.other_state;
+    return {};
+  }
   const auto y = policy_.actor.evaluate(e.state, scratch_);
   const std::vector<float> outputs(y.begin(), y.end());
   if (!std::all_of(outputs.begin(), outputs.end(), [](float v) { return std::isfinite(v); }))
@@ -275,14 +279,15 @@ Result<ReplayReport> replay(const ReplayOptions& options) {
   const auto in_model = [&](Error e) { return std::move(e).context(options.model); };
   auto snapshot = to_policy(file);
   if (!snapshot) return in_model(std::move(snapshot).error());
-  const Task task = snapshot->task;
-  if (snapshot->layout) {
-    // What is rewarded may differ: that is what one wants to compare.
-    SpaceLayout here = space_layout(task_spec(task), {});
-    here.reward.clear();
+  const TaskSpec& spec = task_spec(snapshot->task);
+  Rule rule;
+  if (snapshot->mean.size() > spec.state.size()) rule.group = "any";
+  SpaceLayout here = space_layout(spec, rule);
+  // What is rewarded may differ: that is what one wants to compare.
+  here.reward.clear();
+  if (snapshot->layout)
     if (auto same = same_layout(*snapshot->layout, here); !same) return in_model(std::move(same).error());
-  }
-  if (auto valid = snapshot->validate(state_dim(task), action_dim(task)); !valid)
+  if (auto valid = snapshot->validate(here.state_dim(), here.action_dim()); !valid)
     return in_model(std::move(valid).error());
   Replay replay(options, std::move(*snapshot));
   FLASH_TRY(const JournalRead read,
@@ -324,6 +329,7 @@ json to_json(const ReplayReport& r) {
                                         {"replayed", number(r.replayed_value)}});
   out["not_replayed"] = {{"other_task", r.other_task},
                          {"other_target", r.other_target},
+                         {"other_state", r.other_state},
                          {"no_state", r.no_state},
                          {"no_knob", r.no_knob}};
   json& largest = out["largest"] = json::array();
@@ -390,6 +396,7 @@ std::string to_text(const ReplayReport& r) {
   };
   skipped(r.other_task, "of the other task");
   skipped(r.other_target, "of other targets");
+  skipped(r.other_state, "whose state is not the model's (of a group, or of none)");
   skipped(r.no_state, "without a state");
   skipped(r.no_knob, "without a knob to compare");
   if (r.read.half_lines > 0) out += plural(r.read.half_lines, "last line") + " without an end left out\n";

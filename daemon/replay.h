@@ -60,7 +60,7 @@ struct ReplayReport {
   std::uint64_t valued = 0;                       // decisions that the critic could judge
   double recorded_value = 0, replayed_value = 0;  // means over those, discounted reward
   /// Not replayed: of the other task, of other targets, without a state, without a knob to compare.
-  std::uint64_t other_task = 0, other_target = 0, no_state = 0, no_knob = 0;
+  std::uint64_t other_task = 0, other_target = 0, other_state = 0, no_state = 0, no_knob = 0;
   std::vector<ReplayDifference> largest;
 };
 

@@ -176,10 +176,10 @@ void Targets::settle(Now now, Target target, const std::shared_ptr<const Rule>& 
   if (managed != managed_.end()) {
     const auto view = loop_.view(id);
     // Another rule, application, source, unit or senders are other work for the collectors: a new agent. So is
-    // another task, and another owner, who is written to in another way.
+    // another task or group, whose agents see other things, and another owner, who is written to in another way.
     if (view && view->target->rule == target.rule && view->target->task() == target.task() &&
-        view->target->application == target.application && view->target->slo_source == target.slo_source &&
-        view->target->statsd_unit == target.statsd_unit &&
+        view->rule->group == rule->group && view->target->application == target.application &&
+        view->target->slo_source == target.slo_source && view->target->statsd_unit == target.statsd_unit &&
         view->target->statsd_senders == target.statsd_senders && view->target->owner == target.owner) {
       if (auto changed = loop_.change_rule(now, id, rule); !changed)
         refused_[where] = changed.error().message();

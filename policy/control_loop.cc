@@ -104,7 +104,7 @@ Result<void> ControlLoop::add_target(Now now, Target target, std::shared_ptr<con
   agent->stages.push_back({Stage::Initialized, now.wall, "taken up"});
   impl_->recall(*agent);
   for (Collector* c : impl_->collectors) c->track(agent->target);
-  impl_->nesting_known = false;
+  impl_->nesting_known = impl_->groups_known = false;
   impl_->table[id] = Observation{};
   impl_->by_id[id] = agent.get();
   impl_->agents.push_back(std::move(agent));
@@ -130,7 +130,7 @@ RestoreReport ControlLoop::remove_target(Now, TargetId id, bool gone) {
   for (Collector* c : impl_->collectors) c->untrack(id);
   impl_->table.erase(id);
   impl_->by_id.erase(id);
-  impl_->nesting_known = false;
+  impl_->nesting_known = impl_->groups_known = false;
   impl_->remember(*a);
   const auto it =
       std::find_if(impl_->agents.begin(), impl_->agents.end(), [a](const auto& p) { return p.get() == a; });
@@ -149,13 +149,14 @@ Result<void> ControlLoop::change_rule(Now, TargetId id, std::shared_ptr<const Ru
   a->rule = std::move(rule);
   a->target.rule = a->rule->name;
   // A policy of another layout would read numbers that mean something else.
-  SpaceLayout layout = space_layout(*a->spec, a->rule->reward);
+  SpaceLayout layout = space_layout(*a->spec, *a->rule);
   if (layout.digest() != a->layout.digest()) {
     a->seat.leave();
     a->recent.clear();
     a->drift = {};
   }
   a->layout = std::move(layout);
+  impl_->groups_known = false;
   const std::size_t window = impl_->window_of(*a->rule);
   a->rewards.resize(window);
   a->proof.resize(window);

@@ -1,4 +1,4 @@
-// Purpose: the inside of ControlLoop: its agents, and the phases of a tick. policy/tick.cc has the phases,
+// Purpose: the inside of ControlLoop: its agents, and the phases of a tick. policy/tick*.cc have the phases,
 // policy/control_loop.cc everything that comes from outside between two ticks.
 // Ownership: see control_loop.h.
 // Thread rule: one thread.
@@ -15,6 +15,7 @@
 
 #include "policy/arbiter.h"
 #include "policy/control_loop.h"
+#include "policy/group.h"
 #include "policy/managed_agent.h"
 
 namespace flash {
@@ -34,6 +35,7 @@ struct ControlLoop::Impl {
   Duration last_mono{};
   std::uint64_t ticks = 0;
   bool nesting_known = false;  // ManagedAgent::above of all agents
+  bool groups_known = false;   // ManagedAgent::group of all agents
   OfferBudget offers;          // what may still be spent on offers until the next tick
 
   // Reused from tick to tick.
@@ -47,9 +49,8 @@ struct ControlLoop::Impl {
   std::vector<ManagedAgent*> memory_owner;
   EvaluatorScratch scratch;
   std::vector<float> current_form;
-  TaskStep step;  // of the agent whose turn it is
-  std::vector<KnobNow> knobs_now;
-  Proposal proposal;  // its fallback's
+  Proposal proposal;  // of the fallback of the agent whose turn it is
+  std::vector<GroupSummary> groups;
 
   Impl(LoopOptions o, std::vector<Collector*> c, Actuator& a, LoopEvents e)
       : options(o), collectors(std::move(c)), actuator(a), events(std::move(e)) {}
@@ -87,13 +88,16 @@ struct ControlLoop::Impl {
   LifecycleInput lifecycle_input(const ManagedAgent& a) const;
   std::string waiting_for(const ManagedAgent& a) const;
 
-  // The phases of a tick, in order (tick.cc).
+  // The phases of a tick, in order (tick.cc): look() and what it calls for all agents, then conclude() and what it
+  // calls for all, then those behind.
   void sense(Now now);
   void find_ceilings();
+  std::size_t look(ManagedAgent& a, Now now);
   Decision& next_slot(ManagedAgent& a);
   void see(ManagedAgent& a, const Decision& d, const Observation* before, std::span<const KnobView> knobs);
   void reward(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
   void watch_policy(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now);
+  void conclude(ManagedAgent& a, Now now);
   void lifecycle(ManagedAgent& a, Decision& d, Now now);
   void decide(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now);
   void ask_fallback(ManagedAgent& a);
@@ -101,9 +105,6 @@ struct ControlLoop::Impl {
   void explore(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
   void note(ManagedAgent& a, Decision& d);
   void guard(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs);
-  void arbitrate();
-  void count_memory();
-  void nest_memory();
   void ask(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now);
   // Of watch_policy(), lifecycle(), decide(), and of targets that come and go (fast_trip.cc).
   void change_stage(ManagedAgent& a, Decision& d, Stage next, std::string why, Now now);
@@ -117,6 +118,14 @@ struct ControlLoop::Impl {
   void find_nesting();
   void find_ceiling(ManagedAgent& a);
   void note_ceilings(const ManagedAgent& a, Decision& d) const;
+  // Between look() and conclude(), and of the latter (tick_groups.cc).
+  void find_groups();
+  void summarise_groups();
+  void see_others(ManagedAgent& a);
+  // When all agents have decided (tick_memory.cc).
+  void arbitrate();
+  void count_memory();
+  void nest_memory();
   TickReport act(Now now);
   void settle(ManagedAgent& a, Decision& d);
   TickReport tick(Now now);

@@ -9,7 +9,8 @@
 #include "core/json.h"
 #include "core/utf8.h"
 #include "policy/explain.h"
-#include "policy/observation_space.h"
+#include "policy/group.h"
+#include "policy/task.h"
 
 namespace flash {
 namespace {
@@ -195,13 +196,15 @@ void put_reward(Writer& w, const Reward& r) {
 
 void put_learning(Writer& w, const Decision& d, Task task) {
   const std::vector<float>& state = d.learning.state;
-  const auto entries = state_entries(task);
+  const TaskSpec& spec = task_spec(task);
+  const std::size_t own = spec.state.size();
   w.key("state");
-  if (state.size() != entries.size()) {
+  if (state.size() != own && state.size() != own + kGroupEntries.size()) {
     w.null();
   } else {
     w.open('{');
-    for (std::size_t i = 0; i < state.size(); ++i) w.field(entries[i].name, state[i]);
+    for (std::size_t i = 0; i < state.size(); ++i)
+      w.field(state_entry(spec, static_cast<int>(i))->name, state[i]);
     w.close('}');
   }
   w.key("learning").open('{');

@@ -14,7 +14,8 @@
 //   alternatives [{label, action{KNOB: value}, value}]
 //   attributions [{entry, value, weight}], most important first; learned decisions only
 //   ranges       {KNOB: {lower, upper, steps}} as they were when this was decided
-//   state        {ENTRY: value}, entries in the order of policy/observation_space.h
+//   state        {ENTRY: value}, entries of the task's row (policy/task.h) in order, behind them those of the group
+//                (policy/group.h) of an agent that is in one
 //   learning     {state_trusted, end_of_episode, action, fallback}: the last two in the networks' form
 //                (resource-limits: [-1,1] per knob, cpu-frequency: [level]), null: not known or not executed
 //   verdicts     [{guard, knob, verdict, before, after, reason}]

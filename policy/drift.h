@@ -18,7 +18,7 @@ struct Drift {
   bool known = false;                   // a policy is in the seat and RecentSteps::kEnough states were seen
   double shift = 0;                     // largest |recent mean - mean in training| / deviation in training
   double of_late = 0, in_training = 0;  // of that entry, as in the state
-  int entry = -1;                       // its place in state_entries()
+  int entry = -1;                       // its place in the state
   bool drifted = false;                 // above kDrifted, until below kDriftOver
 };
 

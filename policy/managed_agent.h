@@ -23,6 +23,7 @@
 #include "policy/control_loop.h"
 #include "policy/drift.h"
 #include "policy/exploration.h"
+#include "policy/group.h"
 #include "policy/guard.h"
 #include "policy/lifecycle.h"
 #include "policy/node_capacity.h"
@@ -81,7 +82,7 @@ struct ManagedAgent {
       : target(std::move(t)),
         rule(std::move(r)),
         spec(&task_spec(target.task())),
-        layout(space_layout(*spec, rule->reward)),
+        layout(space_layout(*spec, *rule)),
         fallback(spec->fallback()),
         explorer(stream),
         objective(spec->objective_slack, spec->objective_known),
@@ -156,6 +157,12 @@ struct ManagedAgent {
   bool held_to_rules = false;  // the last decision was the rules', or held to what they ask for
   KnobMap<FlapRecord> flaps;
   StateVector state;
+  TaskStep seen;  // of this tick, as its task is told
+  std::vector<KnobNow> knobs_seen;
+
+  static constexpr std::size_t kAlone = std::numeric_limits<std::size_t>::max();
+  std::size_t group = kAlone;  // which of the loop's groups it is in
+  GroupMember in_group;        // what it added to that one's summary in this tick
 
   RewardHistory history_of_rewards;
   RewardWindow rewards;  // trusted, for people

@@ -18,8 +18,10 @@
 
 namespace flash {
 
-/// Of any task.
-inline constexpr int kMaxStateDim = 24;
+/// Of any task; of the entries that say what others of a group do (policy/group.h); of both.
+inline constexpr int kMaxTaskDim = 16, kMaxGroupDim = 16;
+inline constexpr int kMaxStateDim = kMaxTaskDim + kMaxGroupDim;
+static_assert(kMaxStateDim <= 32, "StateVector's bits");
 
 /// Of the task's row (policy/task.h).
 int state_dim(Task task);
@@ -38,6 +40,8 @@ struct StateVector {
 /// Entries one after the other.
 class StateBuilder {
  public:
+  StateBuilder() = default;
+  explicit StateBuilder(const StateVector& so_far) : v_(so_far) {}
   void add(double value, bool trusted, bool sensible) {
     const std::uint32_t bit = 1U << v_.size;
     if (!std::isfinite(value)) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "policy/explain.h"
+#include "policy/group.h"
 #include "policy/reward.h"
 #include "policy/tasks/cpu_frequency.h"
 #include "policy/tasks/resource_limits.h"
@@ -20,17 +21,21 @@ const TaskSpec& task_spec(Task task) {
 }
 
 const StateEntry* state_entry(const TaskSpec& spec, int i) {
-  return i >= 0 && i < static_cast<int>(spec.state.size()) ? &spec.state[static_cast<std::size_t>(i)]
-                                                           : nullptr;
+  if (i < 0) return nullptr;
+  const auto place = static_cast<std::size_t>(i), own = spec.state.size();
+  if (place < own) return &spec.state[place];
+  return place - own < kGroupEntries.size() ? &kGroupEntries[place - own].entry : nullptr;
 }
 
-SpaceLayout space_layout(const TaskSpec& spec, const RewardOptions& reward) {
+SpaceLayout space_layout(const TaskSpec& spec, const Rule& rule) {
   SpaceLayout layout;
   layout.task = spec.task;
   for (const StateEntry& entry : spec.state) layout.state.emplace_back(entry.name);
+  if (!rule.group.empty())
+    for (const GroupEntry& row : kGroupEntries) layout.state.emplace_back(row.entry.name);
   for (const KnobKind kind : spec.knobs) layout.actions.push_back(knob_name(kind));
   layout.levels = static_cast<std::uint32_t>(spec.levels);
-  layout.reward = reward_words(reward, spec.task);
+  layout.reward = reward_words(rule.reward, spec.task);
   return layout;
 }
 

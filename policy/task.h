@@ -111,11 +111,12 @@ struct TaskSpec {
   int action_size() const { return form() == ActionForm::Discrete ? 1 : static_cast<int>(knobs.size()); }
 };
 
-/// An entry of the state of an agent of this task; nullptr: there is none of that number.
+/// An entry of the state of an agent of this task, behind its own those of its group (policy/group.h); nullptr: there is
+/// none of that number.
 const StateEntry* state_entry(const TaskSpec& spec, int i);
 
-/// What the numbers of an agent under this rule mean.
-SpaceLayout space_layout(const TaskSpec& spec, const RewardOptions& reward);
+/// What the numbers of an agent under this rule mean: those of its group count if the rule names one.
+SpaceLayout space_layout(const TaskSpec& spec, const Rule& rule);
 
 /// A row per task that an agent may have, in any order.
 extern Registry<TaskSpec> kTaskSpecs;

@@ -1,8 +1,6 @@
-// The phases of a tick. docs/ARCHITECTURE.md tells them in order.
+// The phases of a tick, in its two passes. docs/ARCHITECTURE.md tells them in order.
 #include <algorithm>
 #include <cmath>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "policy/action_space.h"
@@ -16,15 +14,6 @@
 #include "policy/reward.h"
 
 namespace flash {
-namespace {
-
-/// Memory in use; what was not measured is not held against anybody but its own limit.
-double used_memory(const Observation& o) {
-  const Sample& working_set = o[Signal::MemoryWorkingSet];
-  return working_set.usable() ? working_set.value : o[Signal::MemoryUsage].value_or(0);
-}
-
-}  // namespace
 
 void ControlLoop::Impl::sense(Now now) {
   for (auto& [id, observation] : table) observation = Observation{};
@@ -66,32 +55,32 @@ Decision& ControlLoop::Impl::next_slot(ManagedAgent& a) {
 /// What the agent's task is told of this step; made once per tick, before the reward.
 void ControlLoop::Impl::see(ManagedAgent& a, const Decision& d, const Observation* before,
                             std::span<const KnobView> knobs) {
-  knobs_now.clear();
+  a.knobs_seen.clear();
   for (const KnobView& k : knobs) {
-    KnobNow& now = knobs_now.emplace_back();
+    KnobNow& now = a.knobs_seen.emplace_back();
     now.knob = k.kind;
     now.value = now.own_view = value_in_force(k);
     now.scale = knob_range(*a.rule, k, a.capacity);
     now.steps = k.steps;
   }
-  step = TaskStep{};
-  step.at = last_mono;
-  step.rule = a.rule.get();
-  step.node = &a.capacity;
-  step.before = before;
-  step.now = &d.observation;
-  step.knobs = knobs_now;
-  step.cpus = a.cpus();
+  a.seen = TaskStep{};
+  a.seen.at = last_mono;
+  a.seen.rule = a.rule.get();
+  a.seen.node = &a.capacity;
+  a.seen.before = before;
+  a.seen.now = &d.observation;
+  a.seen.knobs = a.knobs_seen;
+  a.seen.cpus = a.cpus();
 }
 
 /// For the decision of the previous tick, from what was in force since then.
 void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs) {
-  if (!step.before) return;
+  if (!a.seen.before) return;
   a.power.add(d.at.mono, d.observation[Signal::Power]);
-  step.in_force = &a.in_force;
-  step.in_force_before = &a.in_force_before;
-  step.highest_power = a.power.highest(d.at.mono);
-  d.reward = a.spec->reward(step, a.memory);
+  a.seen.in_force = &a.in_force;
+  a.seen.in_force_before = &a.in_force_before;
+  a.seen.highest_power = a.power.highest(d.at.mono);
+  d.reward = a.spec->reward(a.seen, a.memory);
   // Another writer changed a knob in between: what was in force during the step is not known.
   for (const KnobView& k : knobs)
     if (a.in_force.has(k.kind) && !same_setting(k.kind, a.in_force[k.kind], value_in_force(k)))
@@ -170,10 +159,9 @@ bool ControlLoop::Impl::learned(ManagedAgent& a, Decision& d, Now now) {
   }
   if (!a.state.sensible()) {
     why += "state not trusted: ";
-    const auto entries = a.spec->state;
-    for (std::size_t i = 0; i < entries.size(); ++i)
+    for (std::size_t i = 0; i < a.layout.state.size(); ++i)
       if (a.state.not_sensible & (1U << i)) {
-        why.append(entries[i].name).append(" is not measured");
+        why.append(a.layout.state[i]).append(" is not measured");
         break;
       }
     return false;
@@ -198,14 +186,13 @@ void ControlLoop::Impl::ask_fallback(ManagedAgent& a) {
   proposal.action = Action{};
   proposal.explanation.clear();
   proposal.alternatives.clear();
-  a.state = a.spec->state_of(step, a.memory);
   // A variation of its own decision is not its view: it goes on from what it wanted.
   const Action& wanted = a.explorer.wanted();
-  for (KnobNow& k : knobs_now)
+  for (KnobNow& k : a.knobs_seen)
     if (a.controller == Controller::Fallback && wanted.has(k.knob) && a.in_force.has(k.knob) &&
         same_setting(k.knob, k.value, a.in_force[k.knob]))
       k.own_view = wanted[k.knob];
-  a.fallback(step, true, proposal);
+  a.fallback(a.seen, true, proposal);
 }
 
 void ControlLoop::Impl::decide(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs, Now now) {
@@ -251,7 +238,7 @@ void ControlLoop::Impl::explore(ManagedAgent& a, Decision& d, std::span<const Kn
   in.executing = may_write(a);
   in.state_trusted = a.state.trusted();
   in.observation = &d.observation;
-  in.cores = a.spec->cores(step);
+  in.cores = a.spec->cores(a.seen);
   in.knobs = knobs;
   in.contexts = d.contexts;
   in.current = d.current;
@@ -316,113 +303,6 @@ void ControlLoop::Impl::guard(ManagedAgent& a, Decision& d, std::span<const Knob
         d.controller == Controller::Fallback && a.restore.has(k.kind) ? a.restore_most[k.kind] : 0;
     const double allowed = apply_guards(in, d.proposed[k.kind], d.verdicts);
     d.allowed.set(k.kind, as_written(k.kind, allowed, in.current, in.range));
-  }
-}
-
-/// The requests are in the order of agents; behind them come the cgroups above several targets that are none
-/// themselves but have a limit.
-void ControlLoop::Impl::arbitrate() {
-  constexpr KnobKind kKnob = KnobKind::MemoryLimit;
-  const double available = options.capacity.usable_memory();
-  if (std::isinf(available)) return;
-  memory.clear();
-  memory_owner.clear();
-  bool any_grows = false;
-  for (const auto& a : agents) {
-    a->request = MemoryRequest::kNone;
-    if (a->history.empty()) continue;
-    Decision& d = a->history.back();
-    if (!d.current.has(kKnob)) continue;
-    const double limit = d.current[kKnob];
-    const KnobView* knob = find_knob(actuator.knobs(a->target.id), kKnob);
-    // Somebody else's value is in force: nothing of ours is given any more.
-    if (!knob || knob->lease != LeaseState::Ours) a->given_memory = 0;
-    MemoryRequest r;
-    r.priority = a->rule->priority;
-    r.current = limit;
-    r.used = used_memory(d.observation);
-    const bool asks =
-        may_write(*a) && knob && knob->writable && d.allowed.has(kKnob) && std::isfinite(d.allowed[kKnob]);
-    // A first limit is no growth: the target could have had everything.
-    r.wanted = asks ? d.allowed[kKnob] : limit;
-    any_grows |= r.wanted > r.current;
-    a->request = memory.size();
-    memory.push_back(r);
-    memory_owner.push_back(a.get());
-  }
-  if (any_grows) {
-    count_memory();
-    nest_memory();
-  }
-  grant_memory(memory, available);
-  for (std::size_t i = 0; i < memory_owner.size(); ++i) {
-    const MemoryRequest& r = memory[i];
-    ManagedAgent& a = *memory_owner[i];
-    Decision& d = a.history.back();
-    if (r.given > 0)
-      a.given_memory = r.counts + r.given;
-    else
-      a.given_memory = std::min(a.given_memory, r.wanted);
-    if (same_setting(kKnob, r.granted, r.wanted)) continue;
-    GuardVerdict v;
-    v.guard = "capacity";
-    v.knob = kKnob;
-    v.verdict = same_setting(kKnob, r.granted, r.current) ? Verdict::Refused : Verdict::Changed;
-    v.before = r.wanted;
-    v.after = r.granted;
-    v.reason = "the node's memory for managed targets is ";
-    append_value(v.reason, kKnob, available);
-    v.reason += " and is given out, in use or protected";
-    d.verdicts.push_back(std::move(v));
-    d.allowed.set(kKnob, r.granted);
-  }
-}
-
-/// What each counts for. All of them together use no more than the node does, less what it can reclaim: page
-/// cache that was read twice is in a working set, but no target needs to keep it.
-void ControlLoop::Impl::count_memory() {
-  double by_themselves = 0, in_use = kUnlimited;
-  for (std::size_t i = 0; i < memory_owner.size(); ++i) {
-    const ManagedAgent& a = *memory_owner[i];
-    if (!a.above) by_themselves += memory[i].used;
-    const Sample& reclaimable = a.history.back().observation[Signal::NodeMemoryAvailable];
-    if (reclaimable.usable()) in_use = std::max(0.0, options.capacity.memory_bytes - reclaimable.value);
-  }
-  const double real = by_themselves > in_use ? in_use / by_themselves : 1;
-  for (std::size_t i = 0; i < memory_owner.size(); ++i) {
-    const ManagedAgent& a = *memory_owner[i];
-    MemoryRequest& r = memory[i];
-    r.used *= real;
-    r.counts = counted_memory(r.used, a.history.back().observation[Signal::MemoryProtected].value_or(0),
-                              a.given_memory, std::min(r.current, a.capacity.in_force.memory_bytes));
-  }
-}
-
-/// Who is below whom, by cgroup: what is below a target counts within it, and what is below a limit that is
-/// no target's counts together for no more than that. Else a tenant could multiply itself by making cgroups.
-void ControlLoop::Impl::nest_memory() {
-  std::unordered_map<std::string_view, std::size_t> others;
-  for (std::size_t i = 0; i < memory_owner.size(); ++i) {
-    const ManagedAgent& a = *memory_owner[i];
-    const ManagedAgent* up = a.above;
-    while (up && up->request == MemoryRequest::kNone) up = up->above;
-    const std::string_view over = up ? std::string_view(up->target.cgroup) : std::string_view();
-    if (up) memory[i].above = up->request;
-    const double ceiling = a.history.back().observation[Signal::MemoryCeiling].value_or(kUnlimited);
-    if (std::isinf(ceiling)) continue;
-    std::string_view of;
-    for (const Collector* c : collectors)
-      if (of.empty()) of = c->ceiling_of(a.target.id, Signal::MemoryCeiling);
-    // Its own, or one at or above the target that it counts within anyway.
-    if (of.empty() || of == a.target.cgroup || of.size() <= over.size()) continue;
-    const auto [found, fresh] = others.try_emplace(of, memory.size());
-    if (fresh) {
-      MemoryRequest r;
-      r.current = r.wanted = ceiling;
-      r.above = memory[i].above;
-      memory.push_back(r);
-    }
-    memory[i].above = found->second;
   }
 }
 
@@ -526,6 +406,45 @@ void ControlLoop::Impl::settle(ManagedAgent& a, Decision& d) {
   a.explorer.record(as_varied, d.learning);
 }
 
+/// The first pass: what there is to see of an agent, and what its last decision earned. How many samples were
+/// impossible.
+std::size_t ControlLoop::Impl::look(ManagedAgent& a, Now now) {
+  const std::span<const KnobView> knobs = actuator.knobs(a.target.id);
+  Decision& d = next_slot(a);
+  d.observation = table[a.target.id];
+  const auto invalid = static_cast<std::size_t>(judge(d.observation, machine));
+  const Observation* before = a.history.size() >= 2 ? &a.history[a.history.size() - 2].observation : nullptr;
+  a.seat.new_tick();
+  watch_policy(a, d, knobs, now);
+  see(a, d, before, knobs);
+  reward(a, d, knobs);
+  for (const KnobView& k : knobs) {
+    const double value = value_in_force(k);
+    if (!std::isnan(value)) d.current.set(k.kind, value);
+  }
+  a.state = a.spec->state_of(a.seen, a.memory);
+  return invalid;
+}
+
+/// The second pass, when all agents were looked at.
+void ControlLoop::Impl::conclude(ManagedAgent& a, Now now) {
+  const std::span<const KnobView> knobs = actuator.knobs(a.target.id);
+  Decision& d = a.history.back();
+  see_others(a);
+  lifecycle(a, d, now);
+  d.at = now;
+  d.stage = a.stage;
+  d.mode = mode_of(a);
+  d.episode = a.episode;
+  d.step = a.step++;
+  d.learning.end_of_episode = a.step >= episode_steps();
+  fill_contexts(*a.rule, a.capacity, knobs, d.contexts);
+  decide(a, d, knobs, now);
+  explore(a, d, knobs);
+  note(a, d);
+  guard(a, d, knobs);
+}
+
 TickReport ControlLoop::Impl::tick(Now now) {
   for (const auto& a : agents)
     if (a->held && a->held_until_mono && *a->held_until_mono <= now.mono) end_hold(*a);
@@ -541,35 +460,10 @@ TickReport ControlLoop::Impl::tick(Now now) {
   changes.clear();
   pending.clear();
   std::size_t invalid = 0;
-  for (const auto& p : agents) {
-    ManagedAgent& a = *p;
-    const std::span<const KnobView> knobs = actuator.knobs(a.target.id);
-    Decision& d = next_slot(a);
-    d.observation = table[a.target.id];
-    invalid += static_cast<std::size_t>(judge(d.observation, machine));
-    const Observation* before =
-        a.history.size() >= 2 ? &a.history[a.history.size() - 2].observation : nullptr;
-    a.seat.new_tick();
-    watch_policy(a, d, knobs, now);
-    see(a, d, before, knobs);
-    reward(a, d, knobs);
-    lifecycle(a, d, now);
-    d.at = now;
-    d.stage = a.stage;
-    d.mode = mode_of(a);
-    d.episode = a.episode;
-    d.step = a.step++;
-    for (const KnobView& k : knobs) {
-      const double value = value_in_force(k);
-      if (!std::isnan(value)) d.current.set(k.kind, value);
-    }
-    d.learning.end_of_episode = a.step >= episode_steps();
-    fill_contexts(*a.rule, a.capacity, knobs, d.contexts);
-    decide(a, d, knobs, now);
-    explore(a, d, knobs);
-    note(a, d);
-    guard(a, d, knobs);
-  }
+  if (!groups_known) find_groups();
+  for (const auto& a : agents) invalid += look(*a, now);
+  summarise_groups();
+  for (const auto& a : agents) conclude(*a, now);
   arbitrate();
   for (const auto& a : agents) ask(*a, a->history.back(), actuator.knobs(a->target.id), now);
   TickReport report = act(now);

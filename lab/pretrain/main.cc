@@ -187,8 +187,8 @@ Result<PolicyModel> policy_model(const Options& o, const Pool& pool, const Share
                                      pairs, policy, {1, o.pool.seed + 2, o.imitation.threads})));
   return PolicyModel{"oracle imitation, " + std::to_string(pool.pairs.size()) + " pairs, seed " +
                          std::to_string(o.pool.seed),
-                     space_layout(task_spec(o.pool.task), pool.pairs.front().rule().reward),
-                     policy.checkpoint(), std::move(seen), gain};
+                     space_layout(task_spec(o.pool.task), pool.pairs.front().rule()), policy.checkpoint(),
+                     std::move(seen), gain};
 }
 
 /// That a file cannot be written is said before the minutes of learning, not after.

@@ -59,6 +59,7 @@ std::string header_with(const json& arrays) {
 
 PolicySnapshot policy() {
   PolicySnapshot p;
+  p.layout = SpaceLayout{Task::CpuFrequency, {"ips", "load"}, {"cpu-frequency"}, 1, ""};
   p.task = Task::CpuFrequency;
   p.version = std::numeric_limits<std::uint64_t>::max();
   p.model = "iql, seed 1, 1200 updates";
@@ -432,6 +433,7 @@ TEST(PolicyFile, ComesBackAsItWas) {
     EXPECT_EQ(back->actor[i].activation, p.actor[i].activation);
     EXPECT_EQ(back->actor[i].layer_norm, p.actor[i].layer_norm);
   }
+  EXPECT_EQ(back->layout, p.layout);
   ASSERT_EQ(back->critic.size(), 1u);
   EXPECT_EQ(back->critic[0].weights, p.critic[0].weights);
   EXPECT_EQ(encode(to_tensor_file(*back)), encode(to_tensor_file(p)));

@@ -58,6 +58,18 @@ TEST(Config, ARuleSaysTheUnitOfLatencies) {
   EXPECT_EQ(other.slo.statsd.unit, TimeUnit::Auto);
 }
 
+TEST(Config, AGroupIsAShortName) {
+  const auto with = [](const std::string& group) {
+    return parse(R"({"rules": {"web": {"select": {"unit": "w"}, "group": ")" + group + R"("}}})");
+  };
+  EXPECT_EQ(parse(R"({"rules": {"web": {"select": {"unit": "w"}}}})").config->rules.at(0)->group, "");
+  EXPECT_EQ(with("").config->rules.at(0)->group, "");
+  EXPECT_EQ(with("shop.front_end-2").config->rules.at(0)->group, "shop.front_end-2");
+  EXPECT_TRUE(with(std::string(64, 'g')));
+  EXPECT_FALSE(with(std::string(65, 'g')));
+  EXPECT_FALSE(with("a/b"));
+}
+
 TEST(Config, ShippedExampleIsValidAndMeansWhatItSays) {
   const auto r = parse(read_file(source("docs/flashd.json.example")));
   ASSERT_TRUE(r) << r.errors.at(0);
@@ -231,6 +243,11 @@ const Wrong kWrong[] = {
      "{\"rules\": {\"web\": {\"select\": {\"unit\": \"w\"}, \"slo\": {\"prometheus\": {\n"
      "\"url\": \"http://h/\", \"latency\": \"\"}, \"source\": \"auto\"}}}}",
      {"flashd.json:1: /rules/web/slo/prometheus: nothing is read from the page: give latency or requests"}},
+    {"GroupThatIsNoName",
+     R"({"rules": {"web": {"select": {"unit": "w"}, "group": "a b"}}})",
+     {"flashd.json:1: /rules/web/group: \"a b\" has more than letters, digits, '.', '_' and '-', or is "
+      "longer "
+      "than 64 bytes"}},
     {"KeyThatResemblesNothing", R"({"colour": 1})", {"flashd.json:1: /colour: unknown key"}},
     {"AKeyThatIsNoLine", R"({"a\n\u001b[2J": 1})", {"flashd.json:1: /a\\u000a\\u001b[2J: unknown key"}},
     {"TextForANumber",
