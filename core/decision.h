@@ -81,7 +81,7 @@ struct Attribution {
 struct Behaviour {
   bool given = false;         // drawn by the policy in charge, and executed as drawn
   float log_probability = 0;  // of the action, under that policy
-  float value = 0;            // of the state by its critic; 0 without one
+  float value = 0;            // of the state by PolicySnapshot::state_value, discounted reward; 0 without one
   bool operator==(const Behaviour&) const = default;
 };
 

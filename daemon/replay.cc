@@ -99,6 +99,8 @@ double Replay::value(const JournalEntry& e, const Action& action, const std::vec
     for (float a : limits_form(report_.task, action, e.contexts)) input.push_back(a);
     y = policy_.critic.evaluate(input, critic_scratch_)[0];
   } else {
+    // Logits are no values.
+    if (policy_.critic.empty() && policy_.snapshot.head == PolicyHead::Categorical) return kNaN;
     OutputKnobs knobs;
     output_knobs(report_.task, e.contexts, knobs);
     const auto level = static_cast<std::size_t>(khz_to_level(action[knobs[0]->knob], range_of(*knobs[0])));

@@ -81,7 +81,7 @@ void RecentSteps::push(const StateVector& state, std::span<const float> fallback
 
 std::size_t parameters(const PolicySnapshot& s) {
   std::size_t n = 0;
-  for (const auto* network : {&s.actor, &s.critic})
+  for (const auto* network : {&s.actor, &s.critic, &s.state_value})
     for (const DenseLayer& layer : *network) n += layer.weights.size() + layer.bias.size();
   return n;
 }
