@@ -205,10 +205,13 @@ Result<void> Agent::add(const Transition& t) {
     return invalid("transition: the fallback's action is not in the action space");
   if (!t.next_fallback.empty() && !is_action(t.next_fallback))
     return invalid("transition: the fallback's next action is not in the action space");
+  if (t.behaviour.given && (t.by_fallback || !sane({t.behaviour.log_probability, t.behaviour.value}) ||
+                            (levels && t.behaviour.log_probability > 0)))
+    return invalid("transition: its behaviour is the fallback's, or a number of it is impossible");
   impl_->replay.add(t);
   ++impl_->seen;
   if (!t.by_fallback) ++impl_->own_steps;
-  if (!t.by_fallback || !impl_->algorithm.name.on_policy) impl_->learner->add(t);
+  if (t.behaviour.given || !impl_->algorithm.name.on_policy) impl_->learner->add(t);
   return {};
 }
 
@@ -241,8 +244,10 @@ UpdateReport Agent::learn_online(int n) {
 
 bool Agent::learned() const {
   if (impl_->online_updates > 0) return true;
-  // Continuous: the offline method learns beside the seat first.
-  return impl_->levels() ? impl_->offline_updates > 0 : impl_->offline.in_seat();
+  // Continuous, handed over: the offline method learns beside the seat first.
+  if (!impl_->levels() && impl_->learner->offline_phase() == OfflinePhase::HandOver)
+    return impl_->offline.in_seat();
+  return impl_->offline_updates > 0;
 }
 
 OffPolicyEstimate Agent::estimate() {

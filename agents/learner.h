@@ -79,8 +79,8 @@ class Learner {
  public:
   virtual ~Learner();
 
-  /// A transition that the agent has taken; a row that is on_policy gets its own policy's alone. Who learns from
-  /// the agent's replay ignores it.
+  /// A transition that the agent has taken; a row that is on_policy gets those alone that its policy drew
+  /// (Transition::behaviour), for its Rollout. Who learns from the agent's replay ignores it.
   virtual void add(const Transition& transition);
   /// Up to n updates, fewer where the data bears no more.
   virtual void update(int n, const Experience& from, UpdateSum& sum) = 0;

@@ -27,7 +27,7 @@ struct AlgorithmName {
   std::string_view name;  // a literal
   LearningPhase phase = LearningPhase::Online;
   bool continuous = false, discrete = false;  // forms of action that it can learn
-  bool on_policy = false;                     // learns from the steps of its newest policy alone
+  bool on_policy = false;                     // learns from what its own policy drew, and that once
 
   bool learns(ActionForm form) const { return form == ActionForm::Discrete ? discrete : continuous; }
 };

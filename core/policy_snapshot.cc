@@ -38,7 +38,37 @@ std::string_view to_string(Activation a) {
   return "linear";
 }
 
+std::string_view to_string(PolicyHead h) {
+  switch (h) {
+    case PolicyHead::Gaussian:
+      return "gaussian";
+    case PolicyHead::Categorical:
+      return "categorical";
+    case PolicyHead::Deterministic:
+      break;
+  }
+  return "deterministic";
+}
+
 namespace {
+
+Result<void> validate_head(const PolicySnapshot& p, int outputs) {
+  const std::string head(to_string(p.head));
+  const ActionForm form = action_form(p.task);
+  if ((p.head == PolicyHead::Gaussian && form != ActionForm::Continuous) ||
+      (p.head == PolicyHead::Categorical && form != ActionForm::Discrete))
+    return invalid("a " + head + " head does not fit " + std::string(to_string(form)) + " actions");
+  const int sigmas = p.head == PolicyHead::Gaussian ? outputs : 0;
+  if (p.log_sigma.size() != static_cast<std::size_t>(sigmas))
+    return invalid("log_sigma has " + std::to_string(p.log_sigma.size()) + " numbers, a " + head +
+                   " head of " + std::to_string(outputs) + " outputs has " + std::to_string(sigmas));
+  for (const float x : p.log_sigma)
+    if (!(x >= kLeastLogSigma && x <= kMostLogSigma))
+      return invalid("log_sigma has a number that is not within -10 to 2");
+  if (p.head == PolicyHead::Deterministic && !p.state_value.empty())
+    return invalid("state_value is of no use to a deterministic head");
+  return {};
+}
 
 Result<void> validate_network(const std::vector<DenseLayer>& layers, const std::string& network, int inputs,
                               int outputs) {
@@ -86,6 +116,8 @@ Result<void> PolicySnapshot::validate(int state_dim, int action_dim) const {
     return invalid("stay_margin is not a number from 0 to 1e6");
   const int input = state_dim + static_cast<int>(embedding.size());
   FLASH_CHECK(validate_network(actor, "actor", input, action_dim));
+  FLASH_CHECK(validate_head(*this, action_dim));
+  if (!state_value.empty()) FLASH_CHECK(validate_network(state_value, "state_value", input, 1));
   if (critic.empty()) return {};
   return action_form(task) == ActionForm::Continuous
              ? validate_network(critic, "critic", input + action_dim, 1)
@@ -233,6 +265,7 @@ void CompiledNetwork::gradient(std::span<const float> x, int which, std::span<fl
 CompiledPolicy::CompiledPolicy(PolicySnapshot s)
     : snapshot(std::move(s)),
       actor(snapshot.actor, snapshot.mean, snapshot.scale, snapshot.embedding),
-      critic(snapshot.critic, snapshot.mean, snapshot.scale, snapshot.embedding) {}
+      critic(snapshot.critic, snapshot.mean, snapshot.scale, snapshot.embedding),
+      state_value(snapshot.state_value, snapshot.mean, snapshot.scale, snapshot.embedding) {}
 
 }  // namespace flash

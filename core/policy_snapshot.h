@@ -33,6 +33,15 @@ struct DenseLayer {
   bool layer_norm = false;
 };
 
+/// What a policy does with its actor's outputs. What is not deterministic is drawn from (core/policy_head.h) where
+/// that is allowed; everywhere else, and wherever a policy is judged, its most likely action counts.
+enum class PolicyHead : std::uint8_t {
+  Deterministic,  // the outputs are the action, the highest score decides
+  Gaussian,       // continuous: the outputs are the means of independent normals
+  Categorical,    // discrete: the scores are logits
+};
+std::string_view to_string(PolicyHead h);  // "deterministic", "gaussian", "categorical"
+
 /// How far the learner wants online decisions to stray; flashd's own budget (Rule::exploration) caps it.
 struct ExplorationSchedule {
   float epsilon = 0;  // cpu-frequency: share of steps with another level
@@ -50,6 +59,10 @@ struct OffPolicyEstimate {
   std::uint64_t transitions = 0;
 };
 
+/// Bounds of PolicySnapshot::log_sigma: what is narrower is as good as deterministic, what is wider as good as
+/// uniform.
+inline constexpr float kLeastLogSigma = -10, kMostLogSigma = 2;
+
 struct PolicySnapshot {
   Task task = Task::ResourceLimits;
   /// What its inputs and outputs mean. Every policy of a file or message has one, and it is checked against the
@@ -65,22 +78,30 @@ struct PolicySnapshot {
   std::vector<float> embedding;    // appended to the normalised state; may be empty
 
   /// resource-limits: outputs in [-1,1] per knob (policy/action_space.h). cpu-frequency: a score per level,
-  /// the highest decides (but see stay_margin); where `critic` is empty the scores are Q-values.
+  /// the highest decides (but see stay_margin); where `critic` is empty and the head deterministic, the scores are
+  /// Q-values.
   std::vector<DenseLayer> actor;
+  PolicyHead head = PolicyHead::Deterministic;
+  std::vector<float> log_sigma;  // Gaussian: per output, whatever the state; else empty
   /// cpu-frequency: the level in force stays unless another's score is higher by more than this. 0: the
   /// highest always decides.
   float stay_margin = 0;
   /// For explanation and guarding. resource-limits: input is normalised state, embedding, action in [-1,1];
   /// one output. cpu-frequency: input is normalised state and embedding; one Q-value per level. May be empty.
   std::vector<DenseLayer> critic;
-  /// A critic's output y means value_offset + value_scale * y discounted reward (and so do Q-value scores).
+  /// What a state is worth under the policy: input is normalised state and embedding; one output. The baseline
+  /// of what a stochastic head's draws earn, so only there; may be empty.
+  std::vector<DenseLayer> state_value;
+  /// An output y of critic or state_value means value_offset + value_scale * y discounted reward (and so do
+  /// Q-value scores).
   float value_offset = 0, value_scale = 1;
 
   ExplorationSchedule exploration;
   OffPolicyEstimate estimate;
 
   /// Shapes fit each other and the task's spaces, all numbers finite and within +-1e6, scales positive,
-  /// sizes bounded (<= 8 layers of <= 1024, embedding <= 256). EINVAL names the part that is wrong.
+  /// sizes bounded (<= 8 layers of <= 1024, embedding <= 256), the head fits the form of actions. EINVAL names
+  /// the part that is wrong.
   Result<void> validate(int state_dim, int action_dim) const;
 };
 
@@ -156,7 +177,7 @@ class CompiledNetwork {
 struct CompiledPolicy {
   explicit CompiledPolicy(PolicySnapshot s);  // REQUIRES: validate() passed
   PolicySnapshot snapshot;
-  CompiledNetwork actor, critic;
+  CompiledNetwork actor, critic, state_value;
 };
 
 }  // namespace flash

@@ -313,6 +313,8 @@ std::string sha256_hex(std::string_view bytes) {
 namespace {
 
 constexpr std::array<Activation, 3> kActivations = {Activation::Linear, Activation::Relu, Activation::Tanh};
+/// A file names its head where it is one of these; else it is deterministic.
+constexpr std::array<PolicyHead, 2> kStochasticHeads = {PolicyHead::Gaussian, PolicyHead::Categorical};
 
 void put_network(TensorFile& file, const char* name, const std::vector<DenseLayer>& layers) {
   json described = json::array();
@@ -477,6 +479,7 @@ TensorFile to_tensor_file(const PolicySnapshot& policy) {
       {"exploration", {{"epsilon", policy.exploration.epsilon}, {"sigma", policy.exploration.sigma}}}};
   if (policy.stay_margin != 0) file.meta["stay_margin"] = policy.stay_margin;
   if (policy.layout) file.meta["layout"] = *layout_to_json(*policy.layout);
+  if (policy.head != PolicyHead::Deterministic) file.meta["head"] = to_string(policy.head);
   if (const OffPolicyEstimate& e = policy.estimate; e.given)
     file.meta["estimate"] = {{"method", e.method}, {"learned", e.learned}, {"fallback", e.fallback},
                              {"lower", e.lower},   {"upper", e.upper},     {"transitions", e.transitions}};
@@ -488,15 +491,18 @@ TensorFile to_tensor_file(const PolicySnapshot& policy) {
   vector("embedding", policy.embedding);
   put_network(file, "actor", policy.actor);
   put_network(file, "critic", policy.critic);
+  if (policy.head == PolicyHead::Gaussian) vector("log_sigma", policy.log_sigma);
+  if (!policy.state_value.empty()) put_network(file, "state_value", policy.state_value);
   return file;
 }
 
 Result<PolicySnapshot> to_policy(const TensorFile& file) {
   if (file.kind != "policy") return invalid("kind is '" + file.kind + "', not 'policy'");
-  FLASH_CHECK(only(*file.meta,
-                   {"task", "version", "model", "algorithm", "data_steps", "expires_ns", "value_offset",
-                    "value_scale", "stay_margin", "exploration", "estimate", "actor", "critic", "layout"},
-                   "meta"));
+  FLASH_CHECK(only(
+      *file.meta,
+      {"task", "version", "model", "algorithm", "data_steps", "expires_ns", "value_offset", "value_scale",
+       "stay_margin", "exploration", "estimate", "head", "layout", "actor", "critic", "state_value"},
+      "meta"));
   PolicySnapshot policy;
   Meta meta(*file.meta, "meta.");
   policy.task = meta.one_of("task", known_tasks());
@@ -508,6 +514,7 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
   policy.value_offset = meta.number("value_offset");
   policy.value_scale = meta.number("value_scale");
   if (file.meta->contains("stay_margin")) policy.stay_margin = meta.number("stay_margin");
+  if (file.meta->contains("head")) policy.head = meta.one_of("head", kStochasticHeads);
   FLASH_CHECK(meta.verdict());
   FLASH_TRY(policy.layout, take_layout(*file.meta, policy.task));
   const json& exploration = entry(*file.meta, "exploration");
@@ -540,6 +547,13 @@ Result<PolicySnapshot> to_policy(const TensorFile& file) {
   }
   FLASH_TRY(policy.actor, take_network(*file.meta, "actor", arrays));
   FLASH_TRY(policy.critic, take_network(*file.meta, "critic", arrays));
+  if (policy.head == PolicyHead::Gaussian) {
+    FLASH_TRY(const Tensor* tensor, arrays.take("log_sigma", 1));
+    policy.log_sigma = tensor->values;
+  }
+  if (file.meta->contains("state_value")) {
+    FLASH_TRY(policy.state_value, take_network(*file.meta, "state_value", arrays));
+  }
   FLASH_CHECK(arrays.all_taken());
   return policy;
 }

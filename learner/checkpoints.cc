@@ -62,6 +62,7 @@ std::string Checkpoints::policy_path(std::string_view key) const {
 }
 
 Result<void> Checkpoints::save(const CheckpointHead& head, TensorFile file) {
+  if (directory_.empty()) return {};
   const std::string path = checkpoint_path(head.key);
   file.meta[kHead] = {{"key", head.key},
                       {"version", head.version},
@@ -89,6 +90,7 @@ Result<void> Checkpoints::save(const CheckpointHead& head, TensorFile file) {
 std::vector<LoadedCheckpoint> Checkpoints::load(const std::string& key,
                                                 std::vector<std::string>& problems) const {
   std::vector<LoadedCheckpoint> out;
+  if (directory_.empty()) return out;
   const std::string path = checkpoint_path(key);
   for (const std::string& candidate : {path, path + ".previous"}) {
     auto file = read_tensor_file(candidate);
@@ -116,10 +118,12 @@ void Checkpoints::distrust(const std::string& key) {
 }
 
 Result<void> Checkpoints::save_policy(const std::string& key, const TensorFile& policy) {
+  if (directory_.empty()) return {};
   return write_tensor_file(policy_path(key), policy);
 }
 
 std::uint64_t Checkpoints::policy_version(const std::string& key) const {
+  if (directory_.empty()) return 0;
   auto file = read_tensor_file(policy_path(key));
   if (!file) return 0;
   auto policy = to_policy(*file);
@@ -127,6 +131,7 @@ std::uint64_t Checkpoints::policy_version(const std::string& key) const {
 }
 
 std::size_t Checkpoints::drop_unused(const std::set<std::string>& keys, std::int64_t before_us) const {
+  if (directory_.empty()) return 0;
   std::set<std::string> used;
   for (const std::string& key : keys) used.insert(hash_of(key));
   std::size_t dropped = 0;

@@ -41,6 +41,8 @@ class Checkpoints {
  public:
   /// Makes checkpoints/ and policies/ below `state_directory`.
   static Result<Checkpoints> open(const std::string& state_directory);
+  /// Keeps nothing and has nothing: agents that are gone with their process.
+  static Checkpoints none() { return Checkpoints({}); }
 
   /// Durable when it returns; what was there becomes .previous, unless it was found damaged.
   Result<void> save(const CheckpointHead& head, TensorFile file);
@@ -63,7 +65,7 @@ class Checkpoints {
 
  private:
   explicit Checkpoints(std::string directory) : directory_(std::move(directory)) {}
-  std::string directory_;
+  std::string directory_;             // empty: none()
   std::set<std::string> distrusted_;  // paths
 };
 

@@ -146,6 +146,18 @@ void Trainer::announce(const link::Announce& agent, RunId run, Now now) {
   p.offered = p.offered && agent.model_version == p.version && p.version > 0;
 }
 
+Result<void> Trainer::begin_with(const std::string& agent, const TensorFile& learned, Now now) {
+  AgentSlot* p = find(agent);
+  if (p && !p->agent) build(*p, now);
+  if (!p || !p->agent) return Error(std::errc::invalid_argument, "no agent " + agent + " that can learn");
+  FLASH_CHECK(p->agent->restore(learned));
+  // Another policy under the same count of updates: to be offered, judged and saved.
+  p->offered = p->refused = false;
+  p->estimate = {};
+  p->updates_at_estimate = p->saved_version = ~std::uint64_t{0};
+  return {};
+}
+
 void Trainer::gone(const std::string& agent, Now now) {
   if (AgentSlot* p = find(agent)) {
     save_pupil(*p, now);

@@ -53,6 +53,9 @@ class Trainer {
   /// Settings as flashd says them, at each Hello. Agents whose hyperparameters changed are built again.
   void configure(const link::HelloDown& hello);
   void announce(const link::Announce& agent, RunId run, Now now);
+  /// An announced agent goes on from what another one has learned (Agent::checkpoint()) instead of its own; what
+  /// it lived through stays. EINVAL: not announced, or a checkpoint that does not fit; it is then unchanged.
+  Result<void> begin_with(const std::string& agent, const TensorFile& learned, Now now);
   /// The target is gone: saved and forgotten.
   void gone(const std::string& agent, Now now);
   /// The connection is gone: agents stay, nothing is offered until they are announced again.

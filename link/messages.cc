@@ -13,6 +13,11 @@ void also(cbor::Check& c, const Announce& m) {
   c.take(m.layout.check());
 }
 
+void also(cbor::Check& c, const Step& m) {
+  if (!m.behaviour.given && (m.behaviour.log_probability != 0 || m.behaviour.value != 0))
+    c.fail("behaviour", "numbers of one that is not given");
+}
+
 void also(cbor::Check& c, const Verdict& m) {
   if (m.accepted != m.reason.empty()) c.fail("reason", "given exactly where a policy is refused");
 }

@@ -170,6 +170,8 @@ void describe(V& v, E& m) {
   v("reward", m.reward, bound::Finite{});
 }
 
+void also(cbor::Check& c, const Step& m);
+
 struct Steps {
   static constexpr std::string_view kType = "steps";
   std::vector<Step> steps;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/decision.h"
 #include "core/policy_snapshot.h"
@@ -22,8 +23,10 @@ struct ExplorationInput {
   const Rule* rule = nullptr;
   Stage stage = Stage::Initialized;
   Controller controller = Controller::None;
-  const ExplorationSchedule* schedule = nullptr;  // of the snapshot that decides; nullptr: the fallback does
-  bool executing = false;                         // control mode, not held, not disabled
+  const CompiledPolicy* policy = nullptr;  // the one that decides; nullptr: the fallback does
+  std::span<const float> state;  // that a policy with a stochastic head is drawn from for, and the scratch
+  EvaluatorScratch* scratch = nullptr;
+  bool executing = false;  // control mode, not held, not disabled
   bool state_trusted = false;
   const Observation* observation = nullptr;
   double cores = 1;  // that the target could use: of the node, or of its CPU set
@@ -52,17 +55,26 @@ const char* exploration_veto(const ExplorationInput& input);
 /// for the snapshot's epsilon of the steps, both within the same bounds. SERVING and observe mode: nothing.
 /// Downwards only where the target keeps room (see may_go_down() in the .cc).
 /// Of any 100 steps in a row at most floor(100 * share) are varied.
+///
+/// A policy with a stochastic head is drawn from instead, ONLINE, for online_share of the steps: hold_steps steps in
+/// a row, each with a draw of its own for all knobs, so that what follows a draw can be judged by the next one. The
+/// bounds are the same: a limit moves by at most max_step of what the policy decided, the draw is cut to that. A
+/// draw that may not be taken (a frequency beyond max_step, a limit that would leave no room, a knob that may not be
+/// varied) is not: the policy's most likely action stays, and the step does not count.
 class Explorer {
  public:
   static constexpr std::size_t kWindow = 100;
   explicit Explorer(Random stream) : random_(stream) {}
 
-  /// Once per tick, before the guards. True: `proposed` was varied and `words` (appended to) says how.
+  /// Once per tick, before the guards. True: `proposed` was varied, or drawn, and `words` (appended to) says how.
   bool vary(const ExplorationInput& input, Action& proposed, std::string& words);
   /// The guards did not let the variation pass: it ends, and does not count as what the controller wanted.
   void cancel();
+  /// Once per tick, when `learning` has the action that came into force. Its behaviour says how likely that was under
+  /// the policy where this step was drawn; else that it is not given. `as_drawn`: no guard changed or refused it.
+  void record(bool as_drawn, LearningView& learning) const;
 
-  /// What the controller wanted for the knob that is varied now; absent: nothing is varied.
+  /// What the controller wanted for the knobs that are moved now; absent: nothing is.
   const Action& wanted() const { return wanted_; }
   int varied_of_last_100() const { return static_cast<int>(recent_.count()); }
 
@@ -73,12 +85,21 @@ class Explorer {
     int left = 0;     // steps
     int of = 0;
   };
+  /// What this step's action was drawn from.
+  struct Drawn {
+    bool given = false;
+    PolicyHead head = PolicyHead::Gaussian;
+    std::vector<float> outputs, log_sigma;
+    float value = 0;  // of the state
+  };
   bool begin(const ExplorationInput& input, const Action& proposed, int hold);
+  bool draw_action(const ExplorationInput& input, Action& proposed, std::string& words);
   double varied(const ExplorationInput& input, const Variation& v, double base) const;
 
   Random random_;
   Variation now_;
   Action wanted_;
+  Drawn drawn_;
   std::bitset<kWindow> recent_;
   std::size_t next_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/policy_head.h"
 #include "policy/action_space.h"
 #include "policy/explain.h"
 #include "policy/learning_view.h"
@@ -160,6 +161,7 @@ bool decide_level(const LearnedInput& in, std::span<const float> output, Evaluat
   std::array<float, kMaxOutputs> scores{}, q{};
   std::copy_n(output.begin(), std::min(output.size(), scores.size()), scores.begin());
   q = scores;
+  if (in.policy->snapshot.head == PolicyHead::Categorical) q.fill(std::numeric_limits<float>::quiet_NaN());
   if (!in.policy->critic.empty()) {
     in.policy->critic.prepare(scratch);
     const auto y = in.policy->critic.evaluate(in.state, scratch);
@@ -202,6 +204,22 @@ bool decide_level(const LearnedInput& in, std::span<const float> output, Evaluat
   std::string& out = d.explanation;
   append_version(out, s);
   append_value(out, knob, chosen);
+  if (s.head == PolicyHead::Categorical && in.policy->critic.empty()) {
+    double probability = 0;
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      const auto level = static_cast<float>(i);
+      if (same_setting(knob, level_to_khz(static_cast<int>(i), c->steps, range), chosen))
+        probability += std::exp(log_probability({s.head, output, {}}, {&level, 1}));
+    }
+    appendf(out, ", with a probability of %.2f; without a critic it gives no values", probability);
+    if (in.fallback.has(knob)) {
+      out += ". The fallback would choose ";
+      append_value(out, knob, in.fallback[knob]);
+    }
+    out += ".";
+    append_attributions(out, d);
+    return true;
+  }
   out += ", which it values at ";
   append_worth(out, chosen_value);
   if (stays) out += " and keeps, as no other is clearly better";

@@ -31,7 +31,8 @@ inline constexpr std::size_t kAttributions = 3;
 ///
 /// Alternatives. cpu-frequency: one per frequency that the levels come to on this hardware, ascending, with
 /// its value; then "fallback" and "current". resource-limits: "chosen", "fallback", "current". Values are the
-/// critic's (cpu-frequency without critic: the scores are Q-values), as discounted reward; NaN: no critic, or
+/// critic's (cpu-frequency without critic: the scores are Q-values, but of a categorical head), as discounted
+/// reward; NaN: no critic, or
 /// the allocation cannot be said in the networks' form.
 /// Attributions: gradient times normalised input, of the output that moves its knob the most
 /// (cpu-frequency: of the chosen level).

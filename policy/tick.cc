@@ -232,7 +232,9 @@ void ControlLoop::Impl::explore(ManagedAgent& a, Decision& d, std::span<const Kn
   in.rule = a.rule.get();
   in.stage = a.stage;
   in.controller = d.controller;
-  if (d.controller == Controller::Learned) in.schedule = &a.seat.snapshot()->exploration;
+  if (d.controller == Controller::Learned) in.policy = a.seat.policy();
+  in.state = a.state.span();
+  in.scratch = &scratch;
   in.executing = may_write(a);
   in.state_trusted = a.state.trusted();
   in.observation = &d.observation;
@@ -391,9 +393,9 @@ void ControlLoop::Impl::settle(ManagedAgent& a, Decision& d) {
     if (o.status == WriteStatus::Failed || o.status == WriteStatus::Undone) a.in_force.clear(o.knob);
   }
   if (!d.verdicts.empty()) a.last_objection = d.seq;
+  bool as_varied = d.explored && d.verdicts.empty();
   if (d.explored) {
     // What did not come into force as it was varied is no variation.
-    bool as_varied = d.verdicts.empty();
     a.explorer.wanted().each([&](const KnobId& k, double) {
       if (!(a.in_force.has(k) && same_setting(k, a.in_force[k], d.proposed[k]))) as_varied = false;
     });
@@ -401,6 +403,7 @@ void ControlLoop::Impl::settle(ManagedAgent& a, Decision& d) {
   }
   a.in_control = may_write(a);
   if (a.in_control) to_network_form(*a.rule, a.capacity, a.in_force, d.contexts, d.learning.action);
+  a.explorer.record(as_varied, d.learning);
 }
 
 /// The first pass: what there is to see of an agent, and what its last decision earned. How many samples were

@@ -123,14 +123,13 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
     l.seed = seed;
     Rule rule = pair.rule();
     lived.at("rule")[i] = live(LearningRun::of_rule(pair, rule, l), episodes);
-    if (asked("aware"))
-      lived.at("aware")[i] = live(LearningRun(pair, rule, new_agent(o.task, seed), l), episodes);
+    if (asked("aware")) lived.at("aware")[i] = live(LearningRun(pair, rule, l), episodes);
     if (asked("imitation"))
-      lived.at("imitation")[i] = live(LearningRun(pair, rule, model.policy(), l), episodes);
-    if (asked("shared")) lived.at("shared")[i] = live(LearningRun(pair, rule, without.policy(), l), episodes);
+      lived.at("imitation")[i] = live(LearningRun(pair, rule, model.model(), l), episodes);
+    if (asked("shared")) lived.at("shared")[i] = live(LearningRun(pair, rule, without.model(), l), episodes);
     if (asked("no_offline")) {
       rule.profile.bootstrap = false;
-      lived.at("no_offline")[i] = live(LearningRun(pair, rule, new_agent(o.task, seed), l), episodes);
+      lived.at("no_offline")[i] = live(LearningRun(pair, rule, l), episodes);
     }
     if (!asked("scratch") && !asked("converged")) return;
     auto agent = new_agent(o.task, seed);

@@ -16,6 +16,7 @@
 #include "core/printable.h"
 #include "lab/pretrain/adaptation.h"
 #include "lab/pretrain/imitation.h"
+#include "lab/pretrain/model_of_policy.h"
 #include "meta/policy_model.h"
 #include "policy/action_space.h"
 #include "policy/observation_space.h"
@@ -57,6 +58,10 @@ SharedPolicy Pretrained::policy() const {
   return std::move(*SharedPolicy::restore(file));  // tried when it was read or made
 }
 
+std::shared_ptr<const PretrainedModel> Pretrained::model() const {
+  return *model_of_policy(whole, task, {});  // tried when it was read or made
+}
+
 Result<Pretrained> pretrain_here(const ExperimentOptions& o, std::size_t pairs, int rounds, int updates,
                                  Conditioning conditioning) {
   FLASH_TRY(const Pool pool, experiment_pool(o, pairs, Purpose::Pretraining));
@@ -73,7 +78,8 @@ Result<Pretrained> pretrain_here(const ExperimentOptions& o, std::size_t pairs, 
             }));
   if (tell) std::fputs("\n", stderr);
   Pretrained out;
-  out.file = policy.checkpoint();
+  out.file = out.whole = policy.checkpoint();
+  out.task = o.task;
   out.seconds = now_s() - begun;
   out.pairs = pairs;
   out.origin = "pretrained here on " + std::to_string(pairs) + " pairs, " + std::to_string(rounds) + " x " +
@@ -81,8 +87,9 @@ Result<Pretrained> pretrain_here(const ExperimentOptions& o, std::size_t pairs, 
   return out;
 }
 
-Result<TensorFile> read_policy(const std::string& path, Task task) {
+Result<TensorFile> read_policy(const std::string& path, Task task, TensorFile* whole) {
   FLASH_TRY(TensorFile file, read_tensor_file(path));
+  if (whole != nullptr) *whole = file;
   if (file.kind == "shared-policy") return file;
   auto model = to_policy_model(file, std::string(to_string(task)));
   if (!model) return Error(std::errc::invalid_argument, path + ": " + model.error().message());
@@ -97,13 +104,16 @@ Result<Pretrained> pretrained(const ExperimentOptions& o, Conditioning condition
   if (!std::filesystem::exists(path, ignored))
     return o.quick ? pretrain_here(o, 24, 2, 120, conditioning) : pretrain_here(o, 120, 5, 400, conditioning);
   Pretrained out;
-  FLASH_TRY(out.file, read_policy(path, o.task));
+  out.task = o.task;
+  FLASH_TRY(out.file, read_policy(path, o.task, &out.whole));
   FLASH_TRY(const SharedPolicy policy, SharedPolicy::restore(out.file));
   if (policy.options().task != o.task || policy.options().conditioning != conditioning ||
       policy.options().state_dim != state_dim(o.task) || policy.options().outputs != action_dim(o.task))
     return Error(std::errc::invalid_argument, path + ": a model of another task, or not " +
                                                   (conditioning == Conditioning::None ? "without" : "with") +
                                                   " an embedding");
+  if (auto begun = model_of_policy(out.whole, o.task, {}); !begun)
+    return Error(std::errc::invalid_argument, path + ": " + begun.error().message());
   out.origin = path;
   return out;
 }

@@ -45,15 +45,19 @@ Result<Pool> experiment_pool(const ExperimentOptions& options, std::size_t pairs
 void warn_of_copies(const Pool& pool);
 
 struct Pretrained {
-  TensorFile file;        // SharedPolicy::restore(); one per thread
+  TensorFile file;   // SharedPolicy::restore(); one per thread
+  TensorFile whole;  // of which `file` is a part, or the same
+  Task task = Task::ResourceLimits;
   std::string origin;     // the model's path, or what was pretrained
   double seconds = 0;     // of pretraining here; 0: read
   std::size_t pairs = 0;  // pretrained on here
   SharedPolicy policy() const;
+  /// What a life begins with; one per life.
+  std::shared_ptr<const PretrainedModel> model() const;
 };
 /// The shared policy of a file of flash-pretrain: alone, or with what flash-learner needs beside it. EINVAL
 /// names the file.
-Result<TensorFile> read_policy(const std::string& path, Task task);
+Result<TensorFile> read_policy(const std::string& path, Task task, TensorFile* whole = nullptr);
 /// `conditioning` None: the network without its embedding, which says what the embedding buys. EINVAL: a
 /// model that is there and cannot be used, named.
 Result<Pretrained> pretrained(const ExperimentOptions& options,

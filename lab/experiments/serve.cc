@@ -147,33 +147,33 @@ Result<ordered_json> measure_serve(const ServeOptions& o) {
       return serve(life, test, episodes, at_update);
     };
     served.at("rule")[i] = run(LearningRun::of_rule(pair, pair.rule(), l), nothing);
-    served.at("no_retraining")[i] =
-        run(LearningRun(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l), nothing);
-    served.at("aware")[i] = run(LearningRun(pair, watched, restored(o.task, l.seed, learned), l), nothing);
+    served.at("no_retraining")[i] = run(LearningRun(pair, unwatched(pair.rule()), learned, l), nothing);
+    served.at("aware")[i] = run(LearningRun(pair, watched, learned, l), nothing);
     const SharedPolicy shared = model.policy();
-    served.at("imitation")[i] = run(LearningRun(pair, watched, shared, l), nothing);
-    served.at("shared")[i] = run(LearningRun(pair, watched, without.policy(), l), nothing);
+    served.at("imitation")[i] = run(LearningRun(pair, watched, model.model(), l), nothing);
+    served.at("shared")[i] = run(LearningRun(pair, watched, without.model(), l), nothing);
     {
-      LearningRun life(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
+      LearningRun life(pair, unwatched(pair.rule()), learned, l);
       for (int e = 0; e < kWarmUp; ++e) life.live();
       served.at("retrained")[i] = serve(life, test, episodes, [&](std::size_t k) {
         auto adapted = restored(o.task, l.seed, learned);
         for (int e = 0; e < converged; ++e) live_one_episode(*adapted, test.after[k], e, l.seed + 1 + k);
         best[i].push_back(
             best_reference(test.after[k], adapted->snapshot(), shared, Random(l.seed).fork(k).next()));
-        life.replace_agent(std::move(adapted));
+        life.replace_agent(adapted->checkpoint());
       });
     }
-    served.at("unwatched")[i] = run(LearningRun(pair, unwatched(pair.rule()), shared, l), nothing);
+    served.at("unwatched")[i] =
+        run(LearningRun(pair, unwatched(pair.rule()), model.model(), without_learning(l)), nothing);
     // What serving is worth before anything changes, for thresholds relative to it.
-    LearningRun calm(pair, unwatched(pair.rule()), restored(o.task, l.seed, learned), l);
+    LearningRun calm(pair, unwatched(pair.rule()), learned, l);
     double worth = 0;
     for (int e = 0; e < kWarmUp; ++e) worth += calm.live().reward / kWarmUp;
     for (std::size_t d = 0; d < detectors.size(); ++d) {
       Rule rule = watched;
       if (detectors[d].below_pct) rule.profile.t_serving = worth * (1 - *detectors[d].below_pct / 100);
       if (detectors[d].window > 0) rule.profile.window_episodes = detectors[d].window;
-      studied[d][i] = run(LearningRun(pair, rule, restored(o.task, l.seed, learned), l), nothing);
+      studied[d][i] = run(LearningRun(pair, rule, learned, l), nothing);
     }
   });
 

@@ -1,28 +1,17 @@
 #include "lab/pretrain/learning_run.h"
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
+#include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
-#include "agents/off_policy_estimate.h"
-#include "lab/pretrain/adaptation.h"
-#include "meta/trajectory_buffer.h"
-#include "policy/action_space.h"
+#include "daemon/learner_agents.h"
+#include "learner/pretrained.h"
+#include "learner/trainer.h"
+#include "learner/trajectory_store.h"
 
 namespace flash {
-namespace {
-
-/// A life is shorter; how policies expire is tested elsewhere.
-constexpr Duration kExpires = std::chrono::hours(24 * 29);
-
-/// A step as the learner remembers it until the next one makes a transition of it.
-struct Remembered {
-  LearningView view;
-  bool by_fallback = false;
-};
-
-}  // namespace
 
 void EpisodeSum::add(const StepStats& s) {
   sum_.reward += s.reward;
@@ -44,114 +33,120 @@ EpisodeStats EpisodeSum::take() {
   return std::exchange(sum_, {});
 }
 
-struct LearningRun::Impl {
-  LearningRunOptions options;
-  ManagedWorld world;
-  Task task;
-  std::unique_ptr<Agent> agent;
-  const SharedPolicy* shared = nullptr;
-  Random chance;
+namespace {
 
-  std::optional<Remembered> last;
-  std::uint64_t version = 0, updates = 0, updates_at_offer = 0;
-  int since_offer = 0;
-  std::uint64_t transitions = 0;
-  // Of a shared policy.
-  Replay replay;  // of the fallback's steps, for the estimate
-  TrajectoryBuffer known;
-  Recorded recording;
-  bool initial = false;  // a step of it was in the stage INITIALIZED
+constexpr std::uint64_t kEpoch = 1;
 
-  Impl(const Pair& pair, Rule rule, const LearningRunOptions& o)
-      : options(o),
-        world(pair, std::move(rule), o.offset_s, o.seed),
-        task(pair.task()),
-        chance(Random(o.seed).fork(0x11fe)),
-        replay(state_dim(task), action_size(task), 1000),
-        known(*TrajectoryBuffer::create(
-            {.state_dim = state_dim(task), .action_dim = action_size(task), .steps = kEpisodeSteps})) {
-    take_step();
+TrainerOptions trainer_options(Task task, std::shared_ptr<const PretrainedModel> model) {
+  TrainerOptions o;
+  o.clock = [] { return Duration::zero(); };  // updates take no time: all are done before the next step
+  if (model != nullptr) o.models.use(task, std::move(model));
+  return o;
+}
+
+/// What LearnerLink and Session do with the messages of one agent.
+class Learning {
+ public:
+  Learning(ManagedWorld& world, const LearningRunOptions& options,
+           std::shared_ptr<const PretrainedModel> model, const TensorFile* learned)
+      : world_(&world),
+        store_(*TrajectoryStore::open(":memory:", nullptr)),
+        trainer_(trainer_options(world.view().target->task(), std::move(model)), Checkpoints::none(), store_,
+                 [](const Event&) {}),
+        offline_updates_(options.learning.offline_updates) {
+    const Now now = world.decision().at;
+    hello_.epoch = kEpoch;
+    hello_.episode_steps = kEpisodeSteps;
+    hello_.settings = options.learning;
+    hello_.settings.seed = options.seed;
+    if (learned != nullptr) hello_.settings.offline_updates = 0;
+    trainer_.configure(hello_);
+    const AgentView view = world.view();
+    const auto announce =
+        received<link::Announce>(link::encode(agents_.add(*view.target, *view.layout).announce));
+    agent_ = announce.agent;
+    run_ = (*store_.begin_run(announce, kEpoch)).id;
+    trainer_.announce(announce, run_, now);
+    if (learned != nullptr) static_cast<void>(trainer_.begin_with(agent_, *learned, now));  // REQUIREd to fit
   }
 
-  bool bootstrapping() const {
-    const Stage s = world.decision().stage;
-    return s == Stage::Initialized || s == Stage::Offline;
+  /// Hands over the newest decision, lets it be learned from, and takes what is offered.
+  void take_step() {
+    const Decision& d = world_->decision();
+    if (d.stage != Stage::Initialized && hello_.settings.offline_updates != offline_updates_) {
+      hello_.settings.offline_updates = offline_updates_;
+      trainer_.configure(hello_);
+    }
+    agents_.decided(*world_->view().target, d);
+    const LearnerAgents::Batch batch = agents_.next_batch();
+    const auto steps = received<link::Steps>(link::join_steps(batch.steps));
+    agents_.sent(batch);
+    for (const link::Step& step : steps.steps) {
+      const TrajectoryStore::Entry entry{run_, &step};
+      static_cast<void>(*store_.append({&entry, 1}));
+      trainer_.take(step, d.at);
+      static_cast<void>(*agents_.stored({agent_, step.seq}));
+    }
+    agents_.trim();
+    work(d.at);
   }
-  void take_step();
-  void learn(const Transition& t);
-  void end_episode();
-  void offer(PolicySnapshot policy, const OffPolicyEstimate& estimate);
+
+  void begin_with(const TensorFile& learned) {
+    const Now now = world_->decision().at;
+    static_cast<void>(trainer_.begin_with(agent_, learned, now));  // REQUIREd to fit
+    work(now);
+  }
+
+ private:
+  template <class T>
+  static T received(const std::string& bytes) {
+    return std::get<T>(*link::decode_down(bytes));
+  }
+
+  void work(Now now) {
+    while (trainer_.work(now)) {
+    }
+    for (const link::Offer& offer : trainer_.take_offers()) {
+      PolicySnapshot policy = *to_policy(*decode_tensor_file(offer.policy));
+      link::Verdict verdict{offer.agent, policy.version, true, {}};
+      if (auto taken = world_->offer(std::move(policy)); !taken) {
+        verdict.accepted = false;
+        verdict.reason = taken.error().message();
+      }
+      trainer_.verdict(verdict);
+    }
+    static_cast<void>(trainer_.take_embedded());  // the fleet's
+  }
+
+  ManagedWorld* world_;
+  LearnerAgents agents_;
+  TrajectoryStore store_;
+  Trainer trainer_;
+  link::HelloDown hello_;
+  std::uint32_t offline_updates_;  // once the first episode is over
+  std::string agent_;
+  RunId run_ = 0;
 };
 
-/// What flash-learner does with a step (Trainer::take).
-void LearningRun::Impl::take_step() {
-  const Decision& d = world.decision();
-  std::optional<Transition> t;
-  if (last && last->view.state_trusted && d.learning.state_trusted && d.reward.given && d.reward.trusted &&
-      !last->view.action.empty()) {
-    t.emplace();
-    t->state = last->view.state;
-    t->action = last->view.action;
-    t->reward = static_cast<float>(d.reward.value);
-    t->next_state = d.learning.state;
-    t->by_fallback = last->by_fallback;
-    t->fallback = last->view.fallback;
-    t->next_fallback = d.learning.fallback;
-  }
-  last = Remembered{d.learning, d.controller == Controller::Fallback};
-  if (t) {
-    ++transitions;
-    if (shared) {
-      recording.rows.insert(recording.rows.end(), t->state.begin(), t->state.end());
-      recording.rows.insert(recording.rows.end(), t->action.begin(), t->action.end());
-      recording.rows.push_back(t->reward);
-      ++recording.steps;
-      initial = initial || d.stage == Stage::Initialized;
-      if (t->by_fallback) replay.add(*t);
-    } else if (agent) {
-      learn(*t);
-    }
-  }
-  if (d.learning.end_of_episode) end_episode();
+}  // namespace
+
+LearningRunOptions without_learning(LearningRunOptions options) {
+  options.learning.offline_updates = options.learning.updates_per_step = 0;
+  return options;
 }
 
-void LearningRun::Impl::learn(const Transition& t) {
-  if (!agent->add(t)) return;
-  if (world.decision().stage != Stage::Online) return;
-  if (agent->ready()) updates += agent->learn_online(options.updates_per_step).updates;
-  if (++since_offer < options.publish_steps || updates == updates_at_offer || !agent->learned()) return;
-  offer(agent->snapshot(), {});
-}
+struct LearningRun::Impl {
+  ManagedWorld world;
+  std::unique_ptr<Learning> learning;  // nullptr: nobody learns
 
-void LearningRun::Impl::end_episode() {
-  if (shared) {
-    if (recording.steps > 0)
-      static_cast<void>(
-          known.insert(trajectory_of(std::exchange(recording, {}), task), std::exchange(initial, false)));
-    PolicySnapshot policy = shared->snapshot(shared->embed(std::span<const TrajectoryBuffer>(&known, 1)));
-    OffPolicyEstimate estimate;
-    if (bootstrapping()) estimate = off_policy_estimate(replay, policy, {}, Random(chance.next()));
-    offer(std::move(policy), estimate);
-    return;
+  Impl(const Pair& pair, Rule rule, const LearningRunOptions& o)
+      : world(pair, std::move(rule), o.offset_s, o.seed) {}
+  void begin(const LearningRunOptions& o, std::shared_ptr<const PretrainedModel> model,
+             const TensorFile* learned) {
+    learning = std::make_unique<Learning>(world, o, std::move(model), learned);
+    learning->take_step();
   }
-  if (!agent) return;
-  // An agent that came with a policy keeps it until it has lost the seat.
-  const bool has_policy = world.decision().stage == Stage::Initialized && agent->learned();
-  if (bootstrapping() && !has_policy && agent->ready())
-    updates += agent->learn_offline(options.offline_updates).updates;
-  if (!agent->learned() || (updates == updates_at_offer && version > 0)) return;
-  offer(agent->snapshot(), bootstrapping() ? agent->estimate() : OffPolicyEstimate{});
-}
-
-void LearningRun::Impl::offer(PolicySnapshot policy, const OffPolicyEstimate& estimate) {
-  since_offer = 0;
-  updates_at_offer = updates;
-  policy.version = ++version;
-  policy.data_steps = transitions;
-  policy.expires = world.decision().at.wall + kExpires;
-  policy.estimate = estimate;
-  static_cast<void>(world.offer(std::move(policy)));  // a refusal is counted in the seat
-}
+};
 
 LearningRun::LearningRun(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LearningRun::LearningRun(LearningRun&&) noexcept = default;
@@ -162,23 +157,28 @@ LearningRun LearningRun::of_rule(const Pair& pair, Rule rule, const LearningRunO
   return LearningRun(std::make_unique<Impl>(pair, std::move(rule), options));
 }
 
-LearningRun::LearningRun(const Pair& pair, Rule rule, std::unique_ptr<Agent> agent,
-                         const LearningRunOptions& options)
+LearningRun::LearningRun(const Pair& pair, Rule rule, const LearningRunOptions& options)
     : impl_(std::make_unique<Impl>(pair, std::move(rule), options)) {
-  impl_->agent = std::move(agent);
+  impl_->begin(options, nullptr, nullptr);
 }
 
-LearningRun::LearningRun(const Pair& pair, Rule rule, const SharedPolicy& policy,
+LearningRun::LearningRun(const Pair& pair, Rule rule, const TensorFile& learned,
                          const LearningRunOptions& options)
     : impl_(std::make_unique<Impl>(pair, std::move(rule), options)) {
-  impl_->shared = &policy;
+  impl_->begin(options, nullptr, &learned);
+}
+
+LearningRun::LearningRun(const Pair& pair, Rule rule, std::shared_ptr<const PretrainedModel> model,
+                         const LearningRunOptions& options)
+    : impl_(std::make_unique<Impl>(pair, std::move(rule), options)) {
+  impl_->begin(options, std::move(model), nullptr);
 }
 
 EpisodeStats LearningRun::live() {
   EpisodeSum sum;
   for (int t = 0; t < kEpisodeSteps; ++t) {
     sum.add(impl_->world.step());
-    impl_->take_step();
+    if (impl_->learning) impl_->learning->take_step();
   }
   return sum.take();
 }
@@ -186,15 +186,14 @@ EpisodeStats LearningRun::live() {
 Stage LearningRun::stage() const {
   return impl_->world.decision().stage;
 }
-void LearningRun::replace_agent(std::unique_ptr<Agent> agent) {
-  impl_->agent = std::move(agent);
-  impl_->offer(impl_->agent->snapshot(), {});
-}
 AgentView LearningRun::view() const {
   return impl_->world.view();
 }
 void LearningRun::change_pair(const Pair& pair) {
   impl_->world.change_pair(pair);
+}
+void LearningRun::replace_agent(const TensorFile& learned) {
+  impl_->learning->begin_with(learned);
 }
 
 }  // namespace flash

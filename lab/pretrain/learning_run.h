@@ -1,22 +1,22 @@
-// Purpose: the life of one agent under flashd's own tick (lab/sim/managed_world.h): who learns, when, and
-// what is offered to the seat, as flash-learner does it (learner/trainer.h), without its store and socket.
-// What the experiments about training and serving share (AWARE 5.3, 5.4).
-// Ownership: a LearningRun owns its agent and its world; pairs and the shared policy are the caller's and
-// must outlive it.
-// Thread rule: one thread per LearningRun; two lives must not share a SharedPolicy at the same time.
+// Purpose: the life of one agent under flashd's own tick (lab/sim/managed_world.h) and flash-learner's own
+// schedule: what crosses the socket between the two crosses here, from daemon/learner_agents.h to
+// learner/trainer.h over a store in memory, a second per step. What the experiments about training and serving
+// share (AWARE 5.3, 5.4).
+// Ownership: a LearningRun owns its world and its learner; pairs are the caller's and must outlive it.
+// Thread rule: one thread per LearningRun; two lives must not share a PretrainedModel at the same time.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "agents/agent.h"
-#include "agents/replay.h"
+#include "core/tensor_file.h"
 #include "lab/pretrain/episodes.h"
 #include "lab/sim/managed_world.h"
-#include "meta/shared_policy.h"
+#include "link/messages.h"
 
 namespace flash {
+
+class PretrainedModel;
 
 /// Means over the seconds of an episode.
 struct EpisodeStats {
@@ -39,22 +39,26 @@ class EpisodeSum {
 };
 
 struct LearningRunOptions {
-  double offset_s = 0;  // place in the trace where it begins
-  std::uint64_t seed = 1;
-  // As flash-learner's settings (link/messages.h LearningSettings).
-  int offline_updates = 500;  // at each end of an episode under the fallback
-  int updates_per_step = 1;   // ONLINE
-  int publish_steps = 10;     // between two offers while learning online
+  double offset_s = 0;     // place in the trace where it begins
+  std::uint64_t seed = 1;  // of world, tick and learner; `learning` has none of its own
+  link::LearningSettings learning;
 };
+/// Nothing is learned beside what a life begins with.
+LearningRunOptions without_learning(LearningRunOptions options);
 
 class LearningRun {
  public:
   /// The rule-based controller alone: no policy is ever offered, nothing is varied.
   static LearningRun of_rule(const Pair& pair, Rule rule, const LearningRunOptions& options);
-  /// An agent of its own. `agent` may have learned before (transfer learning).
-  LearningRun(const Pair& pair, Rule rule, std::unique_ptr<Agent> agent, const LearningRunOptions& options);
-  /// A shared policy with the embedding of the episodes that FLASH's rule selects; nothing is retrained.
-  LearningRun(const Pair& pair, Rule rule, const SharedPolicy& policy, const LearningRunOptions& options);
+  /// An agent that learns from nothing.
+  LearningRun(const Pair& pair, Rule rule, const LearningRunOptions& options);
+  /// Transfer learning: an agent that goes on from what another one has learned. It keeps that policy until the
+  /// first episode is over, which is too little to learn a better one from the rules' steps. REQUIRES:
+  /// Agent::checkpoint() of the same task.
+  LearningRun(const Pair& pair, Rule rule, const TensorFile& learned, const LearningRunOptions& options);
+  /// An agent that begins with a pretrained model. REQUIRES: it fits the pair's task and reward.
+  LearningRun(const Pair& pair, Rule rule, std::shared_ptr<const PretrainedModel> model,
+              const LearningRunOptions& options);
   LearningRun(LearningRun&&) noexcept;
   ~LearningRun();
 
@@ -65,8 +69,9 @@ class LearningRun {
   AgentView view() const;
   /// The application was updated under the agent; it is not told.
   void change_pair(const Pair& pair);
-  /// Another agent from now on; its policy is offered at once. REQUIRES: it has one.
-  void replace_agent(std::unique_ptr<Agent> agent);
+  /// Goes on from what another agent has learned from now on; its policy is offered at once. REQUIRES: as above,
+  /// and a policy has come out of it.
+  void replace_agent(const TensorFile& learned);
 
  private:
   struct Impl;

@@ -110,10 +110,9 @@ TEST(SpaceLayout, APolicysFileSaysItAndOneOfBeforeMeansWhatItMeantThen) {
   EXPECT_EQ(to_policy(file)->layout, limits());
   TensorFile other = file;
   other.meta["layout"]["state"] = {"a", "a"};
-  EXPECT_EQ(to_policy(other).error().message(), "tensor file: meta.layout: 'a' is there twice");
+  EXPECT_EQ(to_policy(other).error().message(), "meta.layout: 'a' is there twice");
   other.meta["layout"] = *layout_to_json({Task::CpuFrequency, {"ips"}, {"cpu-frequency"}, 11, ""});
-  EXPECT_EQ(to_policy(other).error().message(),
-            "tensor file: meta.layout: is of another task than the policy");
+  EXPECT_EQ(to_policy(other).error().message(), "meta.layout: is of another task than the policy");
   policy.layout.reset();
   const auto before = to_policy(to_tensor_file(policy));
   ASSERT_TRUE(before) << before.error().message();

@@ -57,6 +57,73 @@ TEST(PolicySnapshot, RefusesWhatIsNotFinite) {
   }
 }
 
+/// Two inputs, as many outputs, of either form of actions.
+PolicySnapshot with_head(PolicyHead head, Task task = Task::ResourceLimits) {
+  PolicySnapshot p;
+  p.task = task;
+  p.mean = {0, 0};
+  p.scale = {1, 1};
+  p.actor = {{2, 2, {1, 0, 0, 1}, {0, 0}, Activation::Tanh}};
+  p.head = head;
+  if (head == PolicyHead::Gaussian) p.log_sigma = {-1, 0.5F};
+  return p;
+}
+
+std::string refusal_of(const PolicySnapshot& p) {
+  const auto valid = p.validate(2, 2);
+  return valid ? "" : std::string(valid.error().message());
+}
+
+TEST(PolicySnapshot, AHeadFitsTheFormOfActions) {
+  EXPECT_EQ(PolicySnapshot{}.head, PolicyHead::Deterministic);
+  EXPECT_EQ(refusal_of(with_head(PolicyHead::Gaussian)), "");
+  EXPECT_EQ(refusal_of(with_head(PolicyHead::Categorical, Task::CpuFrequency)), "");
+  EXPECT_EQ(refusal_of(with_head(PolicyHead::Gaussian, Task::CpuFrequency)),
+            "policy snapshot: a gaussian head does not fit discrete actions");
+  EXPECT_EQ(refusal_of(with_head(PolicyHead::Categorical)),
+            "policy snapshot: a categorical head does not fit continuous actions");
+}
+
+TEST(PolicySnapshot, AGaussianHeadHasASpreadPerOutputAndNoOtherHasOne) {
+  PolicySnapshot p = with_head(PolicyHead::Gaussian);
+  p.log_sigma = {-1};
+  EXPECT_EQ(refusal_of(p), "policy snapshot: log_sigma has 1 numbers, a gaussian head of 2 outputs has 2");
+  for (const float x :
+       {-10.5F, 2.5F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    p.log_sigma = {0, x};
+    EXPECT_EQ(refusal_of(p), "policy snapshot: log_sigma has a number that is not within -10 to 2") << x;
+  }
+  for (const float x : {kLeastLogSigma, kMostLogSigma}) {
+    p.log_sigma = {0, x};
+    EXPECT_EQ(refusal_of(p), "") << x;
+  }
+  for (PolicySnapshot other :
+       {with_head(PolicyHead::Deterministic), with_head(PolicyHead::Categorical, Task::CpuFrequency)}) {
+    other.log_sigma = {0, 0};
+    EXPECT_NE(refusal_of(other).find("log_sigma has 2 numbers"), std::string::npos) << refusal_of(other);
+  }
+}
+
+TEST(PolicySnapshot, AStateValueHasTheStateAloneAndAStochasticHead) {
+  PolicySnapshot p = with_head(PolicyHead::Gaussian);
+  p.embedding = {1};
+  p.actor = {{3, 2, {1, 0, 0, 0, 1, 0}, {0, 0}}};
+  p.state_value = {{3, 1, {1, 2, 3}, {0.5F}}};
+  EXPECT_EQ(refusal_of(p), "");
+  const CompiledPolicy policy(p);
+  EvaluatorScratch scratch;
+  policy.state_value.prepare(scratch);
+  const float state[] = {2, 4};
+  EXPECT_EQ(policy.state_value.evaluate(state, scratch)[0], 2 + 8 + 3 + 0.5F);
+  p.state_value = {{5, 1, {1, 2, 3, 4, 5}, {0.5F}}};
+  EXPECT_NE(refusal_of(p).find("state_value layer 0 takes 5 inputs, 3 come in"), std::string::npos)
+      << refusal_of(p);
+  p.state_value = {{3, 1, {1, 2, 3}, {0.5F}}};
+  p.head = PolicyHead::Deterministic;
+  p.log_sigma.clear();
+  EXPECT_NE(refusal_of(p).find("deterministic head"), std::string::npos) << refusal_of(p);
+}
+
 TEST(DecidedLevel, AFrequencyInForceThatIsNotANumberCountsAsTheLowest) {
   const std::vector<float> scores = {1, 0, 2};
   std::vector<float> state(kPlaceInForce + 1, std::numeric_limits<float>::quiet_NaN());

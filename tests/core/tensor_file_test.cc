@@ -59,6 +59,7 @@ std::string header_with(const json& arrays) {
 
 PolicySnapshot policy() {
   PolicySnapshot p;
+  p.layout = SpaceLayout{Task::CpuFrequency, {"ips", "load"}, {"cpu-frequency"}, 1, ""};
   p.task = Task::CpuFrequency;
   p.version = std::numeric_limits<std::uint64_t>::max();
   p.model = "iql, seed 1, 1200 updates";
@@ -318,6 +319,70 @@ TEST(TensorFileOnDisk, AWriterKilledAtAnyMomentLeavesAWholeFile) {
   }
 }
 
+PolicySnapshot gaussian() {
+  PolicySnapshot p = policy();
+  p.task = Task::ResourceLimits;
+  p.stay_margin = 0;
+  p.head = PolicyHead::Gaussian;
+  p.log_sigma = {-1.5F};
+  p.state_value = {{3, 1, {3, 2, 1}, {0.5F}, Activation::Linear}};
+  return p;
+}
+
+TEST(PolicyFile, AStochasticHeadComesBackAsItWas) {
+  const auto back = to_policy(*decode_tensor_file(encode(to_tensor_file(gaussian()))));
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(back->head, PolicyHead::Gaussian);
+  EXPECT_EQ(back->log_sigma, gaussian().log_sigma);
+  ASSERT_EQ(back->state_value.size(), 1u);
+  EXPECT_EQ(back->state_value[0].weights, gaussian().state_value[0].weights);
+
+  PolicySnapshot levels = policy();
+  levels.head = PolicyHead::Categorical;
+  const TensorFile file = to_tensor_file(levels);
+  EXPECT_EQ(file.find("log_sigma"), nullptr);
+  const auto categorical = to_policy(file);
+  ASSERT_TRUE(categorical) << categorical.error().message();
+  EXPECT_EQ(categorical->head, PolicyHead::Categorical);
+}
+
+TEST(PolicyFile, AFileWithoutAHeadIsDeterministic) {
+  const TensorFile file = to_tensor_file(policy());
+  for (const char* key : {"head", "state_value"}) EXPECT_FALSE(file.meta->contains(key)) << key;
+  EXPECT_EQ(file.find("log_sigma"), nullptr);
+  const auto back = to_policy(file);
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(back->head, PolicyHead::Deterministic);
+  EXPECT_TRUE(back->log_sigma.empty());
+  EXPECT_TRUE(back->state_value.empty());
+}
+
+TEST(PolicyFile, AHeadIsReadStrictly) {
+  const auto refused = [](auto change, const std::string& why) {
+    TensorFile file = to_tensor_file(gaussian());
+    change(file);
+    const auto back = to_policy(file);
+    ASSERT_FALSE(back) << why;
+    EXPECT_THAT(back.error().message(), HasSubstr(why));
+  };
+  for (const json& head : {json("deterministic"), json("Gaussian"), json(1), json(nullptr)})
+    refused([&](TensorFile& f) { f.meta["head"] = head; }, "meta.head: not a name that is known");
+  refused([](TensorFile& f) { f.meta->erase("head"); }, "array 'log_sigma' is no part of a policy");
+  refused([](TensorFile& f) { f.meta["head"] = "categorical"; }, "array 'log_sigma' is no part of a policy");
+  refused(
+      [](TensorFile& f) { std::erase_if(f.tensors, [](const Tensor& t) { return t.name == "log_sigma"; }); },
+      "array 'log_sigma' is missing");
+  refused(
+      [](TensorFile& f) {
+        for (Tensor& t : f.tensors)
+          if (t.name == "log_sigma") t.shape = {1, 1};
+      },
+      "array 'log_sigma' has 2 dimensions, not 1");
+  refused([](TensorFile& f) { f.meta->erase("state_value"); },
+          "array 'state_value/0/weights' is no part of a policy");
+  refused([](TensorFile& f) { f.meta["state_value"] = 1; }, "meta.state_value: not a list");
+}
+
 TEST(PolicyFile, WithoutAStayMarginTheHighestScoreDecides) {
   PolicySnapshot p = policy();
   p.stay_margin = 0;
@@ -368,6 +433,7 @@ TEST(PolicyFile, ComesBackAsItWas) {
     EXPECT_EQ(back->actor[i].activation, p.actor[i].activation);
     EXPECT_EQ(back->actor[i].layer_norm, p.actor[i].layer_norm);
   }
+  EXPECT_EQ(back->layout, p.layout);
   ASSERT_EQ(back->critic.size(), 1u);
   EXPECT_EQ(back->critic[0].weights, p.critic[0].weights);
   EXPECT_EQ(encode(to_tensor_file(*back)), encode(to_tensor_file(p)));

@@ -108,6 +108,7 @@ struct ToyTask {
 PolicySnapshot policy_of(Task task) {
   PolicySnapshot p;
   p.task = task;
+  p.layout = space_layout(task_spec(task), {});
   p.version = 1;
   p.algorithm = "ddpg";
   p.model = "toy";
@@ -215,6 +216,14 @@ TEST_F(ToyTaskTest, APolicyOfItIsAcceptedInTheSeatAndOneOfAnotherShapeIsNot) {
   wide.version = 2;
   wide.actor = {DenseLayer{2, 2, {0, 0, 0, 0}, {0, 0}, Activation::Tanh}};
   EXPECT_FALSE(loop_->offer_snapshot(now(), kCgroup, std::make_shared<const PolicySnapshot>(wide)));
+  run(1);
+  PolicySnapshot swapped = policy_of(toy_.task);
+  swapped.version = 2;
+  std::swap(swapped.layout->state[0], swapped.layout->state[1]);
+  const auto refused = loop_->offer_snapshot(now(), kCgroup, std::make_shared<const PolicySnapshot>(swapped));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(),
+            "policy snapshot: another layout: state entry 0 is 'toy_use' there, 'toy_share' here");
   PolicySnapshot other = policy_of(toy_.task);
   other.version = 2;
   other.task = Task::ResourceLimits;

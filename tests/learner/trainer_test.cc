@@ -142,6 +142,59 @@ TEST_F(TrainerTest, OnlineLearnsWithEachTrustedTransition) {
   EXPECT_FALSE(trainer_->has_work(now_));
 }
 
+TEST_F(TrainerTest, BeginsWithWhatAnotherAgentLearned) {
+  auto other =
+      *Agent::create({Task::ResourceLimits, 3, 2}, {.learning_starts = 20, .replay_steps = 200, .seed = 99});
+  for (int i = 0; i < 30; ++i) {
+    Transition t;
+    t.state = {0.1F * static_cast<float>(i % 7), 1, 2};
+    t.action = {0.5F, -0.5F};
+    t.reward = 1;
+    t.next_state = {0, 1, 2};
+    ASSERT_TRUE(other->add(t));
+  }
+  other->learn_online(20);
+  ASSERT_TRUE(other->learned());
+  EXPECT_FALSE(trainer_->begin_with("limits_1", other->checkpoint(), now_));  // not announced
+  announce_agent();
+  ASSERT_TRUE(trainer_->begin_with("limits_1", other->checkpoint(), now_));
+  live(1, 1, Stage::Initialized);
+  work();
+  auto made = offers();
+  ASSERT_EQ(made.size(), 1U);
+  EXPECT_EQ(made[0].actor.front().weights, other->snapshot().actor.front().weights);
+  EXPECT_EQ(made[0].version, 1U);
+  EXPECT_EQ(status().updates, 0U);
+  // At any time, and the policy is offered at once.
+  other->learn_online(20);
+  ASSERT_TRUE(trainer_->begin_with("limits_1", other->checkpoint(), now_));
+  work();
+  made = offers();
+  ASSERT_EQ(made.size(), 1U);
+  EXPECT_EQ(made[0].actor.front().weights, other->snapshot().actor.front().weights);
+  EXPECT_EQ(made[0].version, 2U);
+  TensorFile damaged = other->checkpoint();
+  damaged.tensors.clear();
+  EXPECT_FALSE(trainer_->begin_with("limits_1", damaged, now_));
+  work();
+  EXPECT_THAT(offers(), IsEmpty());
+}
+
+TEST_F(TrainerTest, LearnsWithoutKeepingAnything) {
+  TrainerOptions options;
+  options.clock = [] { return Duration::zero(); };
+  trainer_ = std::make_unique<Trainer>(options, Checkpoints::none(), *store_, [](const Event&) {});
+  trainer_->configure(hello_);
+  announce_agent();
+  live(1, 40, Stage::Online);
+  work();
+  EXPECT_EQ(offers().size(), 1U);
+  EXPECT_EQ(trainer_->save(now_, true, seconds(1)), 0U);
+  trainer_->drop_unused(now_);
+  for (const char* folder : {"/checkpoints", "/policies"})
+    EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + folder));
+}
+
 TEST_F(TrainerTest, ServingStoresAndDoesNotLearn) {
   announce_agent();
   live(1, 40, Stage::Online);

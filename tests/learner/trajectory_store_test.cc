@@ -384,11 +384,11 @@ TEST_F(Store, RetentionWithNothingToDoSaysNothing) {
 
 TEST_F(Store, ANewerSchemaIsRefusedAndLeftAlone) {
   { TrajectoryStore store = open(); }
-  sql("PRAGMA user_version=2");
+  sql("PRAGMA user_version=3");
   auto store = TrajectoryStore::open(path_, &note_);
   ASSERT_FALSE(store);
   EXPECT_TRUE(store.error().is(std::errc::protocol_not_supported));
-  EXPECT_THAT(store.error().message(), HasSubstr("schema 2"));
+  EXPECT_THAT(store.error().message(), HasSubstr("schema 3"));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".damaged-1"));
 }
 

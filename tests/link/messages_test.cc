@@ -103,7 +103,7 @@ TEST(LinkMessages, AnotherVersionIsNamed) {
   const auto message = decode_up(cbor(j));
   ASSERT_FALSE(message);
   EXPECT_TRUE(message.error().is(std::errc::protocol_not_supported));
-  EXPECT_EQ(message.error().message(), "version 1, this end speaks 3");
+  EXPECT_EQ(message.error().message(), "version 1, this end speaks 4");
   j["v"] = "1";
   EXPECT_EQ(error_up(cbor(j)), "v: not a version");
   j.erase("v");
@@ -173,7 +173,8 @@ TEST(LinkMessages, BoundsOfAStepAreNamed) {
   EXPECT_EQ(with("seq", 0), "steps[0].seq: 0, counts from 1");
   EXPECT_EQ(with("seq", -1), "steps[0].seq: not a count");
   EXPECT_EQ(with("step", 4294967296), "steps[0].step: not a count below 2^32");
-  EXPECT_EQ(with("flags", 32), "steps[0].flags: unknown bits");
+  EXPECT_EQ(with("flags", 64), "steps[0].flags: unknown bits");
+  EXPECT_EQ(with("value", 1.5), "steps[0].behaviour: numbers of one that is not given");
   EXPECT_EQ(with("stage", "training"), "steps[0].stage: not a stage");
   EXPECT_EQ(with("by", "nobody"), "steps[0].by: not a controller");
   EXPECT_EQ(with("agent", ""), "steps[0].agent: empty");

@@ -195,6 +195,28 @@ TEST_F(LearnedFrequency, TheFrequencyInForceStaysUnlessAnotherIsBetterByMoreThan
   EXPECT_EQ(d.proposed[KnobKind::CpuFrequency], 2e6);
 }
 
+TEST_F(LearnedFrequency, OfACategoricalHeadTheMostLikelyStepDecidesAndLogitsAreNoValues) {
+  PolicySnapshot s = snapshot();
+  s.head = PolicyHead::Categorical;
+  s.algorithm = "ppo";
+  ASSERT_TRUE(decide(s));
+  EXPECT_EQ(d.proposed[KnobKind::CpuFrequency], 2e6);
+  for (const Alternative& a : d.alternatives) EXPECT_TRUE(std::isnan(a.value)) << a.label;
+  double all = 0, mine = 0;
+  for (int level = 0; level < kFrequencyLevels; ++level) {
+    const auto i = static_cast<std::size_t>(level);
+    const double weight = std::exp(double{scores[i]} + (level == 5 ? 0.6 : 0));
+    all += weight;
+    if (level_to_khz(level, contexts[0].steps, {contexts[0].lower, contexts[0].upper}) == 2e6) mine += weight;
+  }
+  char probability[8];
+  snprintf(probability, sizeof probability, "%.2f", mine / all);
+  EXPECT_EQ(d.explanation, "The learned policy (version 4, ppo) chose 2.00 GHz, with a probability of " +
+                               std::string(probability) +
+                               "; without a critic it gives no values. The fallback would choose 1.00 GHz. "
+                               "cpu_usage (0.60) mattered most.");
+}
+
 TEST_F(LearnedFrequency, ScoresDecideAndTheCriticValues) {
   PolicySnapshot s = snapshot();
   std::vector<float> q(kFrequencyLevels, 1);

@@ -106,7 +106,7 @@ TEST(AgentsAccount, IsOfItsTargetsTask) {
   const auto held_after_four_misses = [](TargetKind kind) {
     Target target;
     target.id.kind = kind;
-    ManagedAgent agent(target, nullptr, 1, Random(1));
+    ManagedAgent agent(target, std::make_shared<const Rule>(), 1, Random(1));
     for (int i = 0; i < 4; ++i) agent.objective.step(true, false);
     return agent.objective.overdrawn();
   };

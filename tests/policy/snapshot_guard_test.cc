@@ -59,6 +59,18 @@ PolicySnapshot frequency(std::vector<float> scores, std::vector<float> weights =
   return make(Task::CpuFrequency, 1, linear(kFrequencyStateDim, std::move(scores), std::move(weights)));
 }
 
+TEST(SnapshotGuard, APolicyOfTheSameSizeAndAnotherMeaningIsRefusedByName) {
+  PolicySnapshot s = limits({0, 0.2F});
+  s.layout = layout_of(Task::ResourceLimits);
+  EXPECT_FALSE(check_offer(s, layout_of(s.task), kNow, 0));
+  std::swap(s.layout->actions[0], s.layout->actions[1]);
+  const auto refusal = check_offer(s, layout_of(s.task), kNow, 0);
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->kind, SnapshotRefusal::OtherLayout);
+  EXPECT_EQ(refusal->message,
+            "policy snapshot: another layout: action 0 is 'memory-limit' there, 'cpu-limit' here");
+}
+
 TEST(SnapshotGuard, AnOrdinaryPolicyPasses) {
   EXPECT_EQ(judge(limits({0, 0.2F}), varied({0.1F, 0.1F})), std::nullopt);
 }
@@ -207,7 +219,7 @@ TEST(SnapshotGuard, AHandfulOfStatesSaysNothingOfBehaviour) {
 
 struct SeatTest : ::testing::Test {
   Result<void> offer(const PolicySnapshot& s) {
-    return seat.offer(kNow, Task::ResourceLimits, s, recent, kBoth, budget, scratch);
+    return seat.offer(kNow, layout_of(Task::ResourceLimits), s, recent, kBoth, budget, scratch);
   }
   std::uint64_t refused(SnapshotRefusal r) { return seat.counters().refused[static_cast<std::size_t>(r)]; }
   PolicySeat seat;
@@ -245,15 +257,15 @@ TEST_F(SeatTest, AllAgentsTogetherSpendABoundedAmount) {
   ASSERT_TRUE(offer(s));
   EXPECT_EQ(budget.parameters, 0u);
   PolicySeat other;
-  EXPECT_FALSE(other.offer(kNow, s.task, s, recent, kBoth, budget, scratch));
+  EXPECT_FALSE(other.offer(kNow, layout_of(s.task), s, recent, kBoth, budget, scratch));
   EXPECT_EQ(other.counters().refused[static_cast<std::size_t>(SnapshotRefusal::TooMany)], 1u);
 }
 
 TEST_F(SeatTest, WhatWasAcceptedOnTooLittleIsLookedAtAgain) {
   ASSERT_TRUE(offer(limits({3, 3})));
-  EXPECT_FALSE(seat.look_again(kNow, recent, kBoth, scratch));
+  EXPECT_FALSE(seat.look_again(kNow, layout_of(Task::ResourceLimits), recent, kBoth, scratch));
   recent = varied({0, 0});
-  EXPECT_TRUE(seat.look_again(kNow, recent, kBoth, scratch));
+  EXPECT_TRUE(seat.look_again(kNow, layout_of(Task::ResourceLimits), recent, kBoth, scratch));
   EXPECT_EQ(seat.snapshot(), nullptr);
   EXPECT_EQ(seat.counters().withdrawn, 1u);
   std::string words;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -21,9 +22,8 @@
 #include "lab/sim/managed_world.h"
 #include "lab/sim/pool.h"
 #include "lab/sim/world.h"
+#include "learner/pretrained.h"
 #include "meta/gru_kernels.h"
-#include "meta/policy_model.h"
-#include "meta/shared_policy.h"
 #include "policy/decision_json.h"
 
 namespace flash::digests_test {
@@ -135,16 +135,13 @@ TEST_P(Digests, DecisionsOfTheTick) {
 
 TEST_P(Digests, LivesWithThePackagedModel) {
   const std::string key = kernels(), task(to_string(GetParam()));
-  const auto file = read_tensor_file(FLASH_SOURCE_DIR "/models/" + task + ".model");
-  ASSERT_TRUE(file) << file.error().message();
-  const auto model = to_policy_model(*file, task);
+  auto model = PretrainedModel::read(FLASH_SOURCE_DIR "/models/" + task + ".model", GetParam());
   ASSERT_TRUE(model) << model.error().message();
-  const auto policy = SharedPolicy::restore(model->policy);
-  ASSERT_TRUE(policy) << policy.error().message();
+  const auto begins = std::make_shared<const PretrainedModel>(*std::move(model));
   const Pool pairs = pool();
   Bits bits;
   for (const Pair& pair : pairs.pairs) {
-    LearningRun life(pair, pair.rule(), *policy, {.offset_s = 500, .seed = kSeed});
+    LearningRun life(pair, pair.rule(), begins, without_learning({.offset_s = 500, .seed = kSeed}));
     for (int e = 0; e < 6; ++e) {
       const EpisodeStats episode = life.live();
       for (const double number : {episode.reward, episode.violations, episode.cpu, episode.memory,
