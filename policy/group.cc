@@ -33,8 +33,7 @@ constexpr std::array<GroupEntry, 6> kRows = {{
      [](const GroupSummary& others) { return others.utilization.deviation(); }},
     {{"others_allocation", "1",
       "mean of the others' limits as share of what the node may hand out, [0,1]; no limit is 1; 0: alone, "
-      "known of "
-      "none, or a task without limits"},
+      "known of none, or a task without limits"},
      [](const GroupSummary& others) { return others.allocation.mean(0); }},
 }};
 

@@ -65,7 +65,9 @@ Result<PolicyModel> alone(const TensorFile& file, Task task, const RewardOptions
   }
   FLASH_TRY(const SharedPolicy shipped, SharedPolicy::restore(embedding));
   FLASH_TRY(SeenEmbeddings seen, everything(shipped.context_dim()));
-  return PolicyModel{"a policy alone", space_layout(task_spec(task), reward), shipped.checkpoint(),
+  Rule rule;
+  rule.reward = reward;
+  return PolicyModel{"a policy alone", space_layout(task_spec(task), rule), shipped.checkpoint(),
                      std::move(seen), UnseenGain{}};
 }
 
