@@ -6,6 +6,7 @@ import os
 import pathlib
 import pwd
 import signal
+import sqlite3
 import time
 
 import flashd
@@ -159,3 +160,33 @@ def flashd_restarts():
 
 
 STATE = pathlib.Path("/var/lib/flash-learner")
+# What the learner says where it does not go on from what was there.
+LOST = ("not used", "moved aside", "cannot learn", "another layout")
+
+
+def stored_steps() -> int:
+    with contextlib.closing(sqlite3.connect(f"file:{STATE}/trajectories.sqlite?mode=ro", uri=True)) as store:
+        return store.execute("SELECT count(*) FROM steps").fetchone()[0]
+
+
+@check("upgrade.learner-goes-on", needs=("learner.connects",), seconds=500)
+def upgrade_goes_on():
+    """What the versions before have stored is learned from after the upgrade, and nothing is refused."""
+    world.restart_in("control")
+    connected()
+    eventually("steps in the store", lambda: stored_steps() >= 200, 120, 1)
+    before, was, since = stored_steps(), output("dpkg-query", "-W", "-f", "${Version}", "flash-learner"), time.time()
+    package_checks.apt_install("next", "flashd", "flash-learner", timeout=190)
+    now = output("dpkg-query", "-W", "-f", "${Version}", "flash-learner")
+    require(now != was, f"still {was}")
+    connected("the learner is connected after the upgrade")
+    eventually("more steps in the store", lambda: stored_steps() >= before + 40, 60, 1)
+
+    def journal() -> list[str]:
+        return output("journalctl", "-u", UNIT, "--since", f"@{int(since)}", "-o", "cat").splitlines()
+
+    eventually("an agent goes on with steps of the store", lambda: any(
+        "transitions of the store" in line and "with 0 transitions" not in line for line in journal()), 60, 1)
+    lost = [line for line in journal() if any(word in line for word in LOST)]
+    require(not lost, f"{lost[:3]}")
+    return f"{was} -> {now}, {before} steps kept"

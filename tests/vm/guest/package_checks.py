@@ -22,8 +22,7 @@ def apt_install(folder: str, *packages: str, timeout: float) -> None:
 
 
 def install(package: str, timeout: float) -> str:
-    # Of the version that flashd has now: the check of upgrades may have run.
-    apt_install("next" if version().endswith("+next") else "packages", package, timeout=timeout)
+    apt_install("packages", package, timeout=timeout)
     status = output("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package)
     require(status.startswith("installed "), status)
     return status

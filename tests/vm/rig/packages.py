@@ -12,11 +12,12 @@ SOURCES = ("CMakeLists.txt", "actuators", "agents", "bench", "cli", "cmake", "co
            "systemd")
 
 
-def collect(root: pathlib.Path, given: pathlib.Path | None, share: pathlib.Path, say=print) -> None:
-    """Puts the .debs into share/packages, and the same with a higher version into share/next.
+def collect(root: pathlib.Path, given: pathlib.Path | None, upgrade: pathlib.Path | None, share: pathlib.Path,
+            say=print) -> None:
+    """Puts the .debs into share/packages, and what they are upgraded to into share/next.
 
     Without `given` they are those of build/packages, which scripts/package makes if there are none
-    or if a source is newer.
+    or if a source is newer. Without `upgrade` the next ones are the same with a higher version.
     """
     source = given or root / "build/packages"
     if given is None and _old(root, source):
@@ -29,7 +30,11 @@ def collect(root: pathlib.Path, given: pathlib.Path | None, share: pathlib.Path,
         if "-dbgsym" in deb.name:
             continue
         shutil.copy(deb, share / "packages")
-        _repack(deb, share / "next")
+        if upgrade is None:
+            _repack(deb, share / "next")
+    for deb in sorted(upgrade.glob("*.deb")) if upgrade else []:
+        if "-dbgsym" not in deb.name:
+            shutil.copy(deb, share / "next")
 
 
 def _old(root: pathlib.Path, packages: pathlib.Path) -> bool:
