@@ -63,8 +63,8 @@ Rule without_bootstrapping() {
 TEST(LearningRun, GoesThroughTheStagesOfTheLifeCycle) {
   // Not every policy is good enough to serve; of four pairs one is.
   std::unique_ptr<LearningRun> serving;
-  for (const Pair& pair : pool().pairs) {
-    LearningRun life(pair, pair.rule(), {.seed = kSeed});
+  for (const Pair& one : pool().pairs) {
+    LearningRun life(one, one.rule(), {.seed = kSeed});
     EXPECT_EQ(life.stage(), Stage::Initialized);
     EXPECT_EQ(life.live().learned, 0);
     EXPECT_THAT(stages_of(life), ElementsAre(Stage::Initialized, Stage::Offline));
