@@ -42,7 +42,7 @@ class Alone {
 
  private:
   static StepStats greedy_step(World& world, const CompiledPolicy& policy, EvaluatorScratch& scratch) {
-    std::array<float, kMaxActionDim> action{};
+    std::array<float, kMostKnobs> action{};
     greedy_action(policy, scratch, world, action);
     world.step({action.data(), world.executed().size()});
     return step_stats(world.core());

@@ -210,7 +210,7 @@ EpisodeStats tried(const PolicySnapshot& snapshot, const Pair& pair, int episode
   EvaluatorScratch scratch;
   policy.actor.prepare(scratch);
   return mean_lived(pair, episodes, seed, [&](World& w) {
-    std::array<float, kMaxActionDim> action{};
+    std::array<float, kMostKnobs> action{};
     greedy_action(policy, scratch, w, action);
     w.step({action.data(), w.executed().size()});
   });

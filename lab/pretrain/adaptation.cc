@@ -58,7 +58,7 @@ AgentSpaces agent_spaces(Task task) {
 Transition explored_step(const CompiledPolicy& policy, EvaluatorScratch& scratch, World& world,
                          Random& chance, AugmentedState* augmented) {
   const ExplorationSchedule& explore = policy.snapshot.exploration;
-  std::array<float, kMaxActionDim> action{};
+  std::array<float, kMostKnobs> action{};
   const std::size_t width = world.executed().size();
   const auto see = [&] { return augmented != nullptr ? augmented->see(world) : world.state(); };
   Transition x;

@@ -93,7 +93,7 @@ class SimulatedNode final : public Collector, public Actuator {
  private:
   const WorldCore* world_;
   std::vector<KnobView> knobs_;
-  std::array<double, kMaxActionDim> wanted_{};
+  std::array<double, kMostKnobs> wanted_{};
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ OracleChoice Oracle::best_of(const WorldCore& world) const {
   const Pair& pair = world.pair();
   const int steps = horizon(world);
   OracleChoice choice;
-  const auto consider = [&](std::array<double, kMaxActionDim> knobs) {
+  const auto consider = [&](std::array<double, kMostKnobs> knobs) {
     auto& c = choice.candidates[static_cast<std::size_t>(choice.size)];
     c.knobs = knobs;
     c.value = value(world, c.knobs, steps);
@@ -125,7 +125,7 @@ OracleChoice Oracle::best_of(const WorldCore& world) const {
 }
 
 double mean_reward(const Pair& pair, const EvaluationOptions& options, const WorldPolicy& policy) {
-  std::array<float, kMaxActionDim> action{};
+  std::array<float, kMostKnobs> action{};
   return run(pair, options, true, [&](World& w, Random&) {
     policy(w, action);
     w.step(action);
@@ -136,7 +136,7 @@ static Baselines measured(const Pair& pair, const EvaluationOptions& options) {
   const bool limits = pair.task() == Task::ResourceLimits;
   Baselines y;
   y.random = run(pair, options, false, [&](World& w, Random& chance) {
-    std::array<float, kMaxActionDim> action{};
+    std::array<float, kMostKnobs> action{};
     if (limits)
       for (float& a : action) a = static_cast<float>(chance.uniform(-1, 1));
     else
@@ -153,7 +153,7 @@ static Baselines measured(const Pair& pair, const EvaluationOptions& options) {
   y.no_foresight = run(pair, options, false,
                        [&](World& w, Random&) { w.step_knobs(without.decide(w.core()).action().knobs); });
 
-  const auto fixed = [&](std::array<double, kMaxActionDim> knobs) {
+  const auto fixed = [&](std::array<double, kMostKnobs> knobs) {
     const double r = run(pair, options, false, [&](World& w, Random&) { w.step_knobs(knobs); });
     if (r > y.best_fixed || y.fixed[0] == 0) {
       y.best_fixed = r;

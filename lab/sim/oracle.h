@@ -28,9 +28,9 @@ struct OracleOptions {
 struct OracleChoice {
   static constexpr int kMost = 24;
   struct Candidate {
-    std::array<float, kMaxActionDim> action{};  // in the network's form
-    std::array<double, kMaxActionDim> knobs{};  // cores, bytes; kHz
-    double value = 0;                           // mean reward per step over the horizon
+    std::array<float, kMostKnobs> action{};  // in the network's form
+    std::array<double, kMostKnobs> knobs{};  // cores, bytes; kHz
+    double value = 0;                        // mean reward per step over the horizon
   };
   std::array<Candidate, kMost> candidates{};  // cpu-frequency: candidates[level]
   int size = 0;
@@ -75,7 +75,7 @@ struct Baselines {
   double rolling = 0;       // Oracle::decide at each step
   double no_foresight = 0;  // the same by an oracle that knows the pair but not the load ahead
   double oracle = 0;        // the better of rolling and best_fixed: the limit that scores are measured by
-  std::array<double, kMaxActionDim> fixed{};  // knob values of best_fixed
+  std::array<double, kMostKnobs> fixed{};  // knob values of best_fixed
   double score(double reward) const { return (reward - random) / (oracle - random); }
 };
 

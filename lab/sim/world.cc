@@ -147,7 +147,7 @@ void WorldCore::pass(bool with_reward, bool median) {
 }
 
 TaskStep WorldCore::seen(const Observation* before) const {
-  thread_local std::array<KnobNow, kMaxActionDim> knobs;
+  thread_local std::array<KnobNow, kMostKnobs> knobs;
   thread_local Action in_force, in_force_before;
   in_force = in_force_before = Action{};
   for (std::size_t i = 0; i < spec_->knobs.size(); ++i) {
@@ -252,7 +252,7 @@ void World::reset(const Pair& pair, double offset_s, std::uint64_t seed, bool wi
 }
 
 void World::step(std::span<const float> action) {
-  std::array<double, kMaxActionDim> values{};
+  std::array<double, kMostKnobs> values{};
   core_.to_knobs(action, values);
   step_knobs(values);
 }

@@ -38,7 +38,8 @@ class BorrowedLatency {
   int next_ = 0;
 };
 
-inline constexpr int kMaxActionDim = 2;
+/// Of one simulated target: a world is copied often, and is kept small.
+inline constexpr int kMostKnobs = 2;
 
 /// Everything that a step changes, but for the fallback's memory. Trivially copied: the oracle looks ahead on
 /// copies.
@@ -98,9 +99,9 @@ class WorldCore {
   std::uint64_t step_ = 0;
   NodeState node_;
   NodeTick tick_;
-  std::array<double, kMaxActionDim> in_force_{}, in_force_before_{};
+  std::array<double, kMostKnobs> in_force_{}, in_force_before_{};
   double highest_power_ = 0;
-  std::array<FlapRecord, kMaxActionDim> flaps_;
+  std::array<FlapRecord, kMostKnobs> flaps_;
   BorrowedLatency latency_;
   TaskMemory memory_;
   Observation now_;
@@ -136,8 +137,8 @@ class World {
 
   WorldCore core_;
   TaskFallback rules_;  // empty: reset without
-  std::array<float, kMaxActionDim> executed_{}, fallback_{};
-  std::array<double, kMaxActionDim> fallback_knobs_{};
+  std::array<float, kMostKnobs> executed_{}, fallback_{};
+  std::array<double, kMostKnobs> fallback_knobs_{};
 };
 
 }  // namespace flash

@@ -103,7 +103,7 @@ TEST_P(Digests, WorldsUnderActionsOfAllKinds) {
     world.reset(pair, 500, kSeed);
     Random random(kSeed);
     for (int t = 0; t < 300; ++t) {
-      float action[kMaxActionDim] = {};
+      float action[kMostKnobs] = {};
       for (float& a : action)
         a = GetParam() == Task::ResourceLimits ? static_cast<float>(2 * random.uniform() - 1)
                                                : static_cast<float>(random.below(11));
