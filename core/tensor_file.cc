@@ -448,14 +448,13 @@ Result<std::vector<DenseLayer>> take_network(const json& meta, const char* name,
 
 /// What the file says, or what files meant that do not say it.
 Result<std::optional<SpaceLayout>> take_layout(const json& meta, Task task) {
-  const json& described = entry(meta, "layout");
-  if (described.is_null()) {
+  if (!meta.contains("layout")) {
     auto before = layout_before_named(task);
     if (!before) return invalid("meta.layout: missing, and the task is newer than files without one");
     return before;
   }
   JsonBox box;
-  *box = described;
+  *box = meta["layout"];
   auto layout = layout_from_json(box);
   if (!layout) return invalid("meta." + layout.error().message());
   if (layout->task != task) return invalid("meta.layout: is of another task than the policy");
