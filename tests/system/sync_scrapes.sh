@@ -63,9 +63,12 @@ pids+=("$load")
 
 until_true 30 trusted || fail "no rate that may be learned from: $(page | grep flashd_agent_signal)"
 until_true 20 positive latency.p99 || fail "no latency: $(page | grep flashd_agent_signal)"
-sleep 5
-rate=$(signal requests.rate) p50=$(signal latency.p50) p99=$(signal latency.p99)
-awk -v r="$rate" 'BEGIN { exit !(r > 40 && r < 80) }' || fail "60 requests per second are read as $rate"
+# Of one pair of readings: a second in which the host kept the load generator waiting has fewer requests.
+as_loaded() {
+  rate=$(signal requests.rate) p50=$(signal latency.p50) p99=$(signal latency.p99)
+  awk -v r="$rate" 'BEGIN { exit !(r > 40 && r < 80) }'
+}
+until_true 20 as_loaded || fail "60 requests per second are read as $rate"
 awk -v a="$p50" -v b="$p99" 'BEGIN { exit !(a > 0 && a <= b) }' || fail "p50 $p50, p99 $p99"
 for s in latency.p50 latency.p99 requests.rate; do
   from_prometheus "$s" || fail "doctor does not say that $s is the page's: $(ask doctor | jq -c .sources)"
