@@ -189,4 +189,6 @@ def upgrade_goes_on():
         "transitions of the store" in line and "with 0 transitions" not in line for line in journal()), 60, 1)
     lost = [line for line in journal() if any(word in line for word in LOST)]
     require(not lost, f"{lost[:3]}")
+    world.restart_in("recommend")  # as the checks after it expect
+    connected("the learner is connected again")
     return f"{was} -> {now}, {before} steps kept"
