@@ -67,7 +67,7 @@ struct LimitedResource {
   void (*fallback)(LimitsFallback& rules, const LimitsInput& input, Action& proposed,
                    std::string& explanation) = nullptr;
 };
-/// In the order of the networks' outputs; those of kLimitsActions come first.
+/// In the order in which people are told of them. What a policy sets, and in which order, its task says (TaskSpec::knobs).
 extern Registry<LimitedResource> limited_resources;
 
 /// nullptr: the knob is no limit.

@@ -12,12 +12,6 @@ namespace {
 
 constexpr double kNearEnd = 0.01;
 
-const KnobContext* find(std::span<const KnobContext> contexts, const KnobId& kind) {
-  const auto it = std::find_if(contexts.begin(), contexts.end(),
-                               [&kind](const KnobContext& c) { return c.knob == kind; });
-  return it == contexts.end() ? nullptr : &*it;
-}
-
 /// "No limit" as it acts: the whole node.
 double effective(const KnobId& knob, double value, const NodeCapacity& node) {
   const LimitedResource* const limit = limited_resource(knob);
@@ -95,11 +89,6 @@ bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& a
   }
   if (!any) out.clear();
   return any;
-}
-
-bool acts_on(std::span<const KnobContext> contexts, const KnobId& kind) {
-  const KnobContext* c = find(contexts, kind);
-  return c && std::isfinite(c->upper);
 }
 
 void from_network_form(const PolicySnapshot& policy, std::span<const float> state,

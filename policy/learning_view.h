@@ -42,8 +42,6 @@ bool to_network_form(const Rule& rule, const NodeCapacity& node, const Action& a
 /// an end. cpu-frequency: the decided level. REQUIRES: outputs are numbers.
 void from_network_form(const PolicySnapshot& policy, std::span<const float> state,
                        std::span<const float> outputs, std::span<const KnobContext> contexts, Action& out);
-/// May a policy act on this knob: managed, there, with a finite range?
-bool acts_on(std::span<const KnobContext> contexts, const KnobId& kind);
 
 /// The limit that a policy's wish for one means, in the loop, in replay and in the simulator: one that is
 /// near to the limit in force (CPU 5 %, memory 2 %) stays; within 1 % of an end of its range it is that end,
