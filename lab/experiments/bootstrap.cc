@@ -190,7 +190,7 @@ Result<ordered_json> measure_bootstrap(const BootstrapOptions& o) {
     out["must_show"][std::string(m) + "_violations_not_above_rule"] = against("violations_pct") <= 0;
     out["must_show"][std::string(m) + "_utilization_not_below_rule"] =
         against("cpu_utilization") >= 0 &&
-        (o.task == Task::CpuFrequency || against("memory_utilization") >= 0);
+        (action_form(o.task) == ActionForm::Discrete || against("memory_utilization") >= 0);
   }
   return out;
 }

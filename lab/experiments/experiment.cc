@@ -156,7 +156,7 @@ std::vector<EpisodeKey> episode_keys(Task task) {
       {"reward", [](const EpisodeStats& e) { return e.reward; }},
       {"violations_pct", [](const EpisodeStats& e) { return 100 * e.violations; }},
       {"cpu_utilization", [](const EpisodeStats& e) { return e.cpu; }}};
-  if (task == Task::ResourceLimits)
+  if (action_form(task) == ActionForm::Continuous)
     keys.push_back({"memory_utilization", [](const EpisodeStats& e) { return e.memory; }});
   else
     keys.push_back({"frequency", [](const EpisodeStats& e) { return e.place; }});

@@ -37,8 +37,8 @@ ordered_json speed(const std::vector<Pair>& pairs, const SimOptions& options, bo
   for (auto& a : actions) {
     a.resize(batch.size() * static_cast<std::size_t>(batch.action_size()));
     for (float& x : a)
-      x = task == Task::ResourceLimits ? static_cast<float>(random.uniform(-1, 1))
-                                       : static_cast<float>(random.below(kFrequencyLevels));
+      x = action_form(task) == ActionForm::Continuous ? static_cast<float>(random.uniform(-1, 1))
+                                                      : static_cast<float>(random.below(kFrequencyLevels));
   }
   batch.step(actions[0]);
   std::size_t steps = 0;

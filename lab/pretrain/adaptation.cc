@@ -14,7 +14,7 @@ namespace {
 void add_step(LivedEpisode& lived, const World& world) {
   const Reward& r = world.core().reward();
   lived.reward += r.value / kEpisodeSteps;
-  const bool limits = world.core().task() == Task::ResourceLimits;
+  const bool limits = action_form(world.core().task()) == ActionForm::Continuous;
   lived.utilization += (limits ? r.utilization : step_stats(world.core()).cpu) / kEpisodeSteps;
   lived.slo_preservation += r.slo_preservation / kEpisodeSteps;
 }
@@ -33,7 +33,7 @@ EvaluationOptions adaptation_evaluation(const AdaptationOptions& o) {
 void greedy_action(const CompiledPolicy& policy, EvaluatorScratch& scratch, std::span<const float> state,
                    std::span<float> action) {
   const auto y = policy.actor.evaluate(state, scratch);
-  if (policy.snapshot.task == Task::ResourceLimits)
+  if (action_form(policy.snapshot.task) == ActionForm::Continuous)
     std::copy(y.begin(), y.end(), action.begin());
   else
     action[0] = static_cast<float>(decided_level(y, state, policy.snapshot.stay_margin));
@@ -65,7 +65,7 @@ Transition explored_step(const CompiledPolicy& policy, EvaluatorScratch& scratch
   const auto before = see();
   x.state.assign(before.begin(), before.end());
   greedy_action(policy, scratch, x.state, action);
-  if (world.core().task() == Task::ResourceLimits) {
+  if (action_form(world.core().task()) == ActionForm::Continuous) {
     for (std::size_t k = 0; k < width; ++k)
       action[k] = static_cast<float>(std::clamp(action[k] + explore.sigma * chance.normal(), -1.0, 1.0));
   } else if (chance.uniform() < explore.epsilon) {

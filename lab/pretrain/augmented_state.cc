@@ -83,7 +83,8 @@ AugmentedState::AugmentedState(Task task)
     : task_(task), table_(static_cast<std::size_t>(size(task) - state_dim(task) - 1), 0.0F) {}
 
 int AugmentedState::size(Task task) {
-  return state_dim(task) + 1 + (task == Task::ResourceLimits ? kLimitsActionDim * kPlaces : kFrequencyLevels);
+  return state_dim(task) + 1 +
+         (action_form(task) == ActionForm::Continuous ? kLimitsActionDim * kPlaces : kFrequencyLevels);
 }
 
 std::span<const float> AugmentedState::see(const World& world) {
@@ -104,7 +105,7 @@ void AugmentedState::record(const World& world) {
   const auto kept = static_cast<float>(world.core().reward().slo_preservation);
   for (std::size_t k = 0; k < world.executed().size(); ++k) {
     const float a = world.executed()[k];
-    const int place = task_ == Task::ResourceLimits
+    const int place = action_form(task_) == ActionForm::Continuous
                           ? std::clamp(static_cast<int>((a + 1) / 2 * kPlaces), 0, kPlaces - 1)
                           : std::clamp(static_cast<int>(a), 0, kFrequencyLevels - 1);
     float& cell = table_[k * kPlaces + static_cast<std::size_t>(place)];

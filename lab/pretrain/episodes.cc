@@ -88,7 +88,7 @@ Sequences sequences_of(std::span<const Recorded* const> recordings, int features
 
 void to_actions(Task task, std::span<const float> outputs, std::span<const float> states, float stay_margin,
                 std::span<float> actions) {
-  if (task == Task::ResourceLimits) {
+  if (action_form(task) == ActionForm::Continuous) {
     std::copy(outputs.begin(), outputs.end(), actions.begin());
     return;
   }
@@ -124,14 +124,15 @@ std::vector<Recorded> fallback_episodes(std::span<const Pair* const> pairs, cons
         v.left = kHold;
         v.knob = v.chance.below(width);
         const double way = v.chance.uniform() < 0.5 ? -1 : 1;
-        v.by = static_cast<float>(task == Task::ResourceLimits ? way * kLimitStep * v.chance.uniform(0.3, 1)
-                                                               : way);
+        v.by = static_cast<float>(
+            action_form(task) == ActionForm::Continuous ? way * kLimitStep * v.chance.uniform(0.3, 1) : way);
       }
       if (v.left == 0) continue;
       --v.left;
       float& a = actions[i * width + v.knob];
-      a = task == Task::ResourceLimits ? std::clamp(a + v.by, -1.0F, 1.0F)
-                                       : std::clamp(a + v.by, 0.0F, static_cast<float>(kFrequencyLevels - 1));
+      a = action_form(task) == ActionForm::Continuous
+              ? std::clamp(a + v.by, -1.0F, 1.0F)
+              : std::clamp(a + v.by, 0.0F, static_cast<float>(kFrequencyLevels - 1));
     }
     recorder.begin(batch);
     batch.step(actions);

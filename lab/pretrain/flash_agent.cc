@@ -14,7 +14,7 @@ FlashAgent::FlashAgent(Task task, const FlashAgentOptions& o, RlModel meta, Shar
       replay_(state_dim(task), action_size(task), static_cast<std::size_t>(o.replay_steps)),
       random_(o.seed),
       embedding_(static_cast<std::size_t>(meta_.embedding_dim()), 0.0F) {
-  if (options_.batch == 0) options_.batch = task == Task::ResourceLimits ? 64 : 32;
+  if (options_.batch == 0) options_.batch = action_form(task) == ActionForm::Continuous ? 64 : 32;
   base_.set_rate(options_.rate);
 }
 
@@ -61,7 +61,7 @@ Result<PolicySnapshot> FlashAgent::snapshot() {
   // As agents/agent.h: exploration falls while it makes its first steps.
   const double left = 1 - std::min(1.0, static_cast<double>(own_steps_) / 2000);
   const auto explored = static_cast<float>(0.05 + 0.15 * left);
-  (task_ == Task::ResourceLimits ? s.exploration.sigma : s.exploration.epsilon) = explored;
+  (action_form(task_) == ActionForm::Continuous ? s.exploration.sigma : s.exploration.epsilon) = explored;
   return s;
 }
 

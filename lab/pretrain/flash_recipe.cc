@@ -278,7 +278,7 @@ class Recipe {
   /// Table 8: normal noise of 0.2 times a factor that falls (from 1 to 0.25 over the run); Table 10: a share
   /// of random levels that falls from 1 to 0.05 over the first tenth.
   void explore(std::span<float> actions, double done, Random& chance) const {
-    if (task_ == Task::ResourceLimits) {
+    if (action_form(task_) == ActionForm::Continuous) {
       const double sigma = 0.2 * (1 - 0.75 * done);
       for (float& a : actions) a = static_cast<float>(std::clamp(a + sigma * chance.normal(), -1.0, 1.0));
       return;

@@ -71,7 +71,7 @@ Row label(const World& world, const Oracle& oracle) {
   Row row;
   std::copy(world.state().begin(), world.state().end(), row.state.begin());
   const OracleChoice choice = oracle.decide(world.core());
-  if (world.core().task() == Task::CpuFrequency) {
+  if (action_form(world.core().task()) == ActionForm::Discrete) {
     for (int i = 0; i < choice.size; ++i)
       row.curves[0].add(static_cast<float>(i), static_cast<float>(choice.candidates[size_of(i)].value));
     return row;
@@ -203,7 +203,8 @@ class Imitation {
     std::vector<Other> other;
     for (std::size_t i = 0; i < n; ++i) other.push_back({chance.fork(i).fork(7), 0, {}});
     double sum = 0;
-    const Oracle oracle({.horizon = task_ == Task::ResourceLimits ? kLimitsHorizon : 0, .futures = 2});
+    const Oracle oracle(
+        {.horizon = action_form(task_) == ActionForm::Continuous ? kLimitsHorizon : 0, .futures = 2});
     for (int t = 0; t < o_.steps; ++t) {
       // As on a node: an embedding per episode.
       if (round > 0 && t % kEpisodeSteps == 0) contexts = contexts_of_all(chance.fork(1000 + size_of(t)));
@@ -220,7 +221,7 @@ class Imitation {
         if (x.left == 0 && x.chance.uniform() < kOther / kOtherSteps) {
           x.left = kOtherSteps;
           for (std::size_t k = 0; k < width(); ++k)
-            x.action[k] = task_ == Task::ResourceLimits
+            x.action[k] = action_form(task_) == ActionForm::Continuous
                               ? static_cast<float>(
                                     std::clamp(actions[i * width() + k] + 0.3 * x.chance.normal(), -1.0, 1.0))
                               : static_cast<float>(x.chance.below(kFrequencyLevels));
@@ -343,7 +344,8 @@ class Imitation {
       for (const Sequences& q : sequences) contexts.push_back(&q);
       const double loss =
           policy_.train(states, pair, contexts, given, [&](std::span<const float> y, std::span<float> dy) {
-            return task_ == Task::ResourceLimits ? lost_by_limits(rows, y, dy) : lost_by_levels(rows, y, dy);
+            return action_form(task_) == ActionForm::Continuous ? lost_by_limits(rows, y, dy)
+                                                                : lost_by_levels(rows, y, dy);
           });
       if (u >= o_.updates - 100) tail += loss, ++counted;
     }
@@ -403,7 +405,7 @@ class Imitation {
 }  // namespace
 
 bool varies(const ImitationOptions& options, Task task) {
-  return task == Task::ResourceLimits && !options.as_drawn;
+  return action_form(task) == ActionForm::Continuous && !options.as_drawn;
 }
 
 Result<SharedPolicy> imitate_oracle(const Pool& pool, const ImitationOptions& options,
@@ -422,7 +424,7 @@ Result<SharedPolicy> imitate_oracle(const Pool& pool, const ImitationOptions& op
   p.conditioning = options.conditioning;
   p.given = kTrueParameters;
   p.seed = options.seed;
-  if (task == Task::CpuFrequency) p.stay_margin = static_cast<float>(kStayWorth / kRewardUnit);
+  if (action_form(task) == ActionForm::Discrete) p.stay_margin = static_cast<float>(kStayWorth / kRewardUnit);
   FLASH_TRY(SharedPolicy policy, SharedPolicy::create(p));
   return Imitation(pool, options, std::move(policy)).run(progress);
 }

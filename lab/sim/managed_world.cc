@@ -17,6 +17,7 @@ Target target_of(const Pair& pair, std::uint64_t id) {
   t.application = t.name;
   t.rule = pair.rule().name;
   t.id.value = id;
+  t.managed_as = pair.task();
   if (task_spec(pair.task()).target == TargetKind::CpuSet) {
     t.id.kind = TargetKind::CpuSet;
     for (int i = 0; i < pair.cpus(); ++i) t.cpus.push_back(i);
@@ -93,7 +94,7 @@ class SimulatedNode final : public Collector, public Actuator {
  private:
   const WorldCore* world_;
   std::vector<KnobView> knobs_;
-  std::array<double, kMostKnobs> wanted_{};
+  KnobValues wanted_{};
 };
 
 }  // namespace
@@ -108,13 +109,8 @@ StepStats step_stats(const WorldCore& world) {
   s.trusted = world.reward().trusted;
   s.violated = (p99.usable() && p99.value > pair.rule().slo.latency_p99_ms.value_or(kUnlimited)) ||
                t.refused > 0 || (t.completed == 0 && world.node().backlog >= 1);
-  if (world.task() == Task::ResourceLimits) {
-    s.cpu = o[Signal::CpuUsage].value / world.in_force()[0];
-    s.memory = o[Signal::MemoryWorkingSet].value / world.in_force()[1];
-  } else {
-    s.cpu = o[Signal::CpuUsage].value / pair.cpus();
-    s.place = relative_position(world.in_force()[0], pair.range(KnobKind::CpuFrequency));
-  }
+  for (std::size_t i = 0; i < world.in_force().size(); ++i)
+    simulated_knob(world.spec().knobs[i]).report(world, world.in_force()[i], s);
   return s;
 }
 

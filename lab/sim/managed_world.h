@@ -17,11 +17,12 @@ namespace flash {
 /// What a second was like that passed under a decision.
 struct StepStats {
   double reward = 0;
-  bool trusted = false;              // the reward
-  bool violated = false;             // p99 above its objective, or requests refused or not answered at all
+  bool trusted = false;   // the reward
+  bool violated = false;  // p99 above its objective, or requests refused or not answered at all
+  // What the task's knobs say of it (SimulatedKnob::report), else 0.
   double cpu = 0;                    // use / limit; cpu-frequency: of the CPU set
-  double memory = 0;                 // working set / limit; cpu-frequency: 0
-  double place = 0;                  // cpu-frequency: of the frequency in its range, [0,1]
+  double memory = 0;                 // working set / limit
+  double place = 0;                  // of the frequency in its range, [0,1]
   Stage stage = Stage::Initialized;  // in which it was decided
   bool learned = false;              // by the learned policy
   bool explored = false;

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/random.h"
+
 namespace flash {
 
 /// [0, 1).
@@ -26,6 +28,11 @@ inline double bell(std::uint64_t bits) {
   const auto sum =
       static_cast<int>((bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) + (bits >> 48));
   return (sum - 2.0 * 65535) * (1.7320508 / 65536);
+}
+
+/// Between the two, evenly on a log scale.
+inline double log_uniform(Random& random, double low, double high) {
+  return low * std::exp(random.uniform() * std::log(high / low));
 }
 
 /// Four at once; gcc and clang make of it what the machine has.

@@ -7,9 +7,6 @@ namespace flash {
 namespace {
 
 constexpr std::uint64_t kFuture = 0xf00d5eed;
-constexpr int kSeen_s = 8;
-constexpr double kCpuFactors[] = {1.0, 0.80, 0.87, 0.94, 1.07, 1.15, 1.25, 1.4, 1.6, 2.0};
-constexpr double kMemoryFactors[] = {1.05, 1.10, 1.15, 1.22, 1.35, 1.6};
 
 /// Runs the episodes; `step` moves a world on by one step.
 template <class Step>
@@ -69,10 +66,35 @@ OracleChoice Oracle::decide(const WorldCore& now) const {
 }
 
 OracleChoice Oracle::best_of(const WorldCore& world) const {
+  return world.spec().form() == ActionForm::Discrete ? best_level(world) : best_plan(world);
+}
+
+OracleChoice Oracle::best_level(const WorldCore& world) const {
+  const int steps = horizon(world), levels = world.spec().levels;
+  OracleChoice choice;
+  for (int level = 0; level < levels; ++level) {
+    auto& c = choice.candidates[static_cast<std::size_t>(choice.size++)];
+    c.action[0] = static_cast<float>(level);
+    world.to_knobs(c.action, c.knobs);
+    c.value = value(world, c.knobs, steps);
+  }
+  std::array<float, kMostKnobs> now{};
+  world.executed(now);
+  choice.best = static_cast<int>(now[0]);
+  const double stay = choice.action().value;
+  for (int level = 0; level < levels; ++level) {
+    const double v = choice.candidates[static_cast<std::size_t>(level)].value;
+    if (v > stay + options_.worth && v > choice.action().value) choice.best = level;
+  }
+  return choice;
+}
+
+OracleChoice Oracle::best_plan(const WorldCore& world) const {
   const Pair& pair = world.pair();
+  const TaskSpec& spec = world.spec();
   const int steps = horizon(world);
   OracleChoice choice;
-  const auto consider = [&](std::array<double, kMostKnobs> knobs) {
+  simulated_task(spec.task).plans(world, [&](const KnobValues& knobs) {
     auto& c = choice.candidates[static_cast<std::size_t>(choice.size)];
     c.knobs = knobs;
     c.value = value(world, c.knobs, steps);
@@ -80,46 +102,12 @@ OracleChoice Oracle::best_of(const WorldCore& world) const {
     const double lead = choice.best == 0 ? options_.worth : 0;
     if (c.value > choice.action().value + lead) choice.best = choice.size;
     ++choice.size;
-  };
-  if (world.task() == Task::CpuFrequency) {
-    const KnobRange range = pair.range(KnobKind::CpuFrequency);
-    for (int level = 0; level < kFrequencyLevels; ++level) {
-      auto& c = choice.candidates[static_cast<std::size_t>(choice.size++)];
-      c.knobs = {level_to_khz(level, pair.steps(), range), 0};
-      c.action[0] = static_cast<float>(level);
-      c.value = value(world, c.knobs, steps);
-    }
-    const int now = khz_to_level(world.in_force()[0], range);
-    choice.best = now;
-    const double stay = choice.action().value;
-    for (int level = 0; level < kFrequencyLevels; ++level) {
-      const double v = choice.candidates[static_cast<std::size_t>(level)].value;
-      if (v > stay + options_.worth && v > choice.action().value) choice.best = level;
-    }
-    return choice;
-  }
-  const KnobRange cpu = pair.range(KnobKind::CpuLimit), memory = pair.range(KnobKind::MemoryLimit);
-  const double used = world.observation()[Signal::MemoryWorkingSet].value;
-  const double margin = 1 + pair.rule().limits[KnobKind::MemoryLimit].safety_margin;
-  const double bytes = std::clamp(used * margin, memory.lower, memory.upper);
-  for (double factor : kCpuFactors)
-    consider({std::clamp(world.in_force()[0] * factor, cpu.lower, cpu.upper), bytes});
-  // What the load ahead asks for, if a step may go there: of the next second, and of the highest of the next
-  // ones.
-  const double per_request = pair.service_s(pair.environment().top_khz()) /
-                             pair.rule().limits[KnobKind::CpuLimit].target_utilization;
-  const double next = world.rate_ahead(0) * per_request;
-  double highest = next;
-  for (int t = 1; t < kSeen_s; ++t) highest = std::max(highest, world.rate_ahead(t) * per_request);
-  for (double asked : {0.9 * next, next, 1.15 * next, highest, 1.4 * highest, 2 * highest})
-    consider({std::clamp(asked, cpu.lower, cpu.upper), bytes});
-  const double cores = choice.action().knobs[0];
-  for (double factor : kMemoryFactors)
-    if (factor != margin) consider({cores, std::clamp(used * factor, memory.lower, memory.upper)});
+    return choice.action().knobs;
+  });
   for (int i = 0; i < choice.size; ++i) {
     auto& c = choice.candidates[static_cast<std::size_t>(i)];
-    c.action = {static_cast<float>(to_unit(c.knobs[0], pair.scale(KnobKind::CpuLimit))),
-                static_cast<float>(to_unit(c.knobs[1], pair.scale(KnobKind::MemoryLimit)))};
+    for (std::size_t k = 0; k < spec.knobs.size(); ++k)
+      c.action[k] = static_cast<float>(to_unit(c.knobs[k], pair.scale(spec.knobs[k])));
   }
   return choice;
 }
@@ -133,14 +121,14 @@ double mean_reward(const Pair& pair, const EvaluationOptions& options, const Wor
 }
 
 static Baselines measured(const Pair& pair, const EvaluationOptions& options) {
-  const bool limits = pair.task() == Task::ResourceLimits;
+  const TaskSpec& spec = task_spec(pair.task());
+  const bool discrete = spec.form() == ActionForm::Discrete;
   Baselines y;
   y.random = run(pair, options, false, [&](World& w, Random& chance) {
     std::array<float, kMostKnobs> action{};
-    if (limits)
-      for (float& a : action) a = static_cast<float>(chance.uniform(-1, 1));
-    else
-      action[0] = static_cast<float>(chance.below(kFrequencyLevels));
+    for (float& a : std::span(action).first(static_cast<std::size_t>(spec.action_size())))
+      a = discrete ? static_cast<float>(chance.below(static_cast<std::uint64_t>(spec.levels)))
+                   : static_cast<float>(chance.uniform(-1, 1));
     w.step(action);
   });
   y.rule = run(pair, options, true, [](World& w, Random&) { w.step_fallback(); });
@@ -153,31 +141,19 @@ static Baselines measured(const Pair& pair, const EvaluationOptions& options) {
   y.no_foresight = run(pair, options, false,
                        [&](World& w, Random&) { w.step_knobs(without.decide(w.core()).action().knobs); });
 
-  const auto fixed = [&](std::array<double, kMostKnobs> knobs) {
+  const auto fixed = [&](const KnobValues& knobs) {
     const double r = run(pair, options, false, [&](World& w, Random&) { w.step_knobs(knobs); });
     if (r > y.best_fixed || y.fixed[0] == 0) {
       y.best_fixed = r;
       y.fixed = knobs;
     }
+    return y.fixed;
   };
-  if (!limits) {
-    for (int level = 0; level < kFrequencyLevels; ++level)
-      fixed({level_to_khz(level, pair.steps(), pair.range(KnobKind::CpuFrequency)), 0});
-    return y;
-  }
-  const KnobRange cpu = pair.range(KnobKind::CpuLimit), memory = pair.range(KnobKind::MemoryLimit);
-  constexpr int kPoints = 25;
-  const auto at = [](int i, KnobRange range) { return from_unit(2.0 * i / (kPoints - 1) - 1, range); };
-  for (int i = 0; i < kPoints; ++i) fixed({at(i, cpu), memory.upper});
-  for (int round = 0; round < 2; ++round) {
-    for (int i = 0; i < kPoints; ++i) {
-      const double middle = y.fixed[1];
-      fixed({y.fixed[0], round == 0 ? at(i, memory)
-                                    : std::clamp(middle * (0.85 + 0.0125 * i), memory.lower, memory.upper)});
-    }
-    const double centre = y.fixed[0];
-    for (int i = 0; i < kPoints; ++i)
-      fixed({std::clamp(centre * (0.76 + 0.02 * i), cpu.lower, cpu.upper), y.fixed[1]});
+  if (discrete) {
+    for (int level = 0; level < spec.levels; ++level)
+      fixed({level_to_khz(level, pair.steps(), pair.range(spec.knobs[0])), 0});
+  } else {
+    simulated_task(spec.task).fixed_plans(pair, fixed);
   }
   return y;
 }

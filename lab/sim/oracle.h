@@ -29,10 +29,10 @@ struct OracleChoice {
   static constexpr int kMost = 24;
   struct Candidate {
     std::array<float, kMostKnobs> action{};  // in the network's form
-    std::array<double, kMostKnobs> knobs{};  // cores, bytes; kHz
+    KnobValues knobs{};                      // cores, bytes; kHz
     double value = 0;                        // mean reward per step over the horizon
   };
-  std::array<Candidate, kMost> candidates{};  // cpu-frequency: candidates[level]
+  std::array<Candidate, kMost> candidates{};  // discrete: candidates[level]
   int size = 0;
   int best = 0;
   const Candidate& action() const { return candidates[static_cast<std::size_t>(best)]; }
@@ -41,14 +41,16 @@ struct OracleChoice {
 class Oracle {
  public:
   explicit Oracle(const OracleOptions& options = {}) : options_(options) {}
-  /// The best constant plan from here, of which the first step is meant to be executed. Limits: CPU is
-  /// searched first with the memory that the working set asks for, then memory with the CPU found.
+  /// The best constant plan from here, of which the first step is meant to be executed, among all levels or what the
+  /// task's row tries. REQUIRES: it tries something.
   OracleChoice decide(const WorldCore& world) const;
   /// Mean reward per step over the horizon if these knob values are asked for from here on.
   double value(const WorldCore& world, std::span<const double> knobs) const;
 
  private:
   OracleChoice best_of(const WorldCore& world) const;
+  OracleChoice best_level(const WorldCore& world) const;
+  OracleChoice best_plan(const WorldCore& world) const;
   double value(const WorldCore& world, std::span<const double> knobs, int horizon) const;
   int horizon(const WorldCore& world) const;
   OracleOptions options_;
@@ -75,7 +77,7 @@ struct Baselines {
   double rolling = 0;       // Oracle::decide at each step
   double no_foresight = 0;  // the same by an oracle that knows the pair but not the load ahead
   double oracle = 0;        // the better of rolling and best_fixed: the limit that scores are measured by
-  std::array<double, kMostKnobs> fixed{};  // knob values of best_fixed
+  KnobValues fixed{};       // knob values of best_fixed
   double score(double reward) const { return (reward - random) / (oracle - random); }
 };
 

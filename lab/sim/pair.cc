@@ -5,6 +5,9 @@
 #include <utility>
 #include <variant>
 
+#include "lab/sim/simulated_task.h"
+#include "policy/task.h"
+
 namespace flash {
 namespace {
 
@@ -74,15 +77,13 @@ Result<Pair> Pair::make(Application application, const RequestCost& cost, Enviro
   rule.slo.latency_p99_ms = app.slo_p99_ms;
   rule.limits[KnobKind::CpuLimit].min = kMinCores;
 
-  KnobView cpu, memory, frequency;
-  cpu.kind = KnobKind::CpuLimit;
-  cpu.lower = 0.01;
-  memory.kind = KnobKind::MemoryLimit;
-  frequency.kind = KnobKind::CpuFrequency;
-  frequency.lower = env.frequencies_khz.front();
-  frequency.upper = env.frequencies_khz.back();
-  for (const KnobView& view : {cpu, memory, frequency})
-    pair.scales_[static_cast<std::size_t>(view.kind.kind)] = knob_range(rule, view, pair.node_);
+  pair.scales_.assign(kKnobs.size(), KnobRange{});
+  for (const SimulatedKnob& row : kSimulatedKnobs) {
+    KnobView view;
+    view.kind = row.knob;
+    row.offered(env, view);
+    pair.scales_[static_cast<std::size_t>(row.knob)] = knob_range(rule, view, pair.node_);
+  }
 
   NodeParameters& p = pair.parameters_;
   p.kilocycles = cost.cycles * env.cycles_factor / 1000;
@@ -91,7 +92,7 @@ Result<Pair> Pair::make(Application application, const RequestCost& cost, Enviro
   p.cv = app.service_cv;
   p.burst = std::max(1.0, app.burst);
   p.workers = app.workers;
-  p.cores = options.task == Task::CpuFrequency ? pair.cpus_ : env.cores;
+  p.cores = task_spec(options.task).target == TargetKind::CpuSet ? pair.cpus_ : env.cores;
   p.instructions = cost.cycles * kInstructionsPerCycle;
   p.resident_bytes = app.memory_mib * kMiB;
   p.hot_bytes = p.resident_bytes * std::clamp(app.hot_share, 0.0, 1.0);

@@ -72,7 +72,7 @@ class Pair {
   Rule rule_;
   NodeCapacity node_;
   NodeParameters parameters_;
-  std::array<KnobScale, kNamedKnobs.size()> scales_ = {KnobRange{}, KnobRange{}, KnobRange{}};
+  std::vector<KnobScale> scales_;  // by KnobKind
   int cpus_ = 1;
   std::array<float, kTrueParameters> true_params_{};
 };

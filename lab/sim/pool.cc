@@ -11,6 +11,8 @@
 
 #include "core/csv.h"
 #include "core/random.h"
+#include "lab/sim/noise.h"
+#include "lab/sim/simulated_task.h"
 #include "lab/workloads/application.h"
 #include "lab/workloads/trace.h"
 #include "lab/workloads/trace_file.h"
@@ -55,28 +57,11 @@ constexpr double kOtherApplication = 0.5;
 /// node's.
 constexpr double kOtherSize = 0.5, kFewestCores = 2, kMostCores = 96;
 
-double log_uniform(Random& random, double low, double high) {
-  return low * std::exp(random.uniform() * std::log(high / low));
-}
-
 /// PoolKind::Hidden of environments: how much of the work waits for cycles differs.
 void hide(Environment& e, Task task, Random random) {
   e.cycles_factor *= log_uniform(random, 0.6, 1.6);
-  const double widest = task == Task::CpuFrequency ? 10 : 2.5;
+  const double widest = simulated_task(task).widest_stall;
   e.stall_factor *= log_uniform(random, 1 / widest, widest);
-}
-
-/// A load of at most this rate. On cpu-frequency it jumps, so that the rules go through the frequencies at
-/// both rates and what is recorded tells what a frequency gains.
-std::string hidden_load(Task task, double most, Random& random) {
-  if (task == Task::ResourceLimits) {
-    const double least = most / random.uniform(1.1, 1.8), period_s = log_uniform(random, 40, 300);
-    return "sine:" + number_text(least) + "," + number_text(most) + "," + number_text(period_s);
-  }
-  const double least = most / log_uniform(random, 1.5, 6);
-  const double off_s = log_uniform(random, 30, 120), on_s = log_uniform(random, 30, 120);
-  return "bursty:" + number_text(least) + "," + number_text(most) + "," + number_text(off_s) + "," +
-         number_text(on_s) + "," + std::to_string(random.below(1'000'000));
 }
 
 /// PoolKind::Hidden of applications, on the environment where it will run: about as busy as any other, so
@@ -89,12 +74,11 @@ void hide(Application& a, const Environment& e, Task task, Random random) {
   const double cpu_s = cost.cycles * e.cycles_factor / 1000 / e.top_khz() + cost.stall_s * e.stall_factor;
   const double own_s = cpu_s + cost.off_cpu_s, parallel = std::min<double>(a.workers, e.cores);
   const double usual_s = own_s * (1 + 2.33 * a.service_cv) + (a.burst - 1) * 2 * own_s / parallel;
-  // cpu-frequency's state says how far p99 is from its objective: where some frequency holds it, a policy
-  // finds that one by going there. Whether any does, and what a faster clock would gain, it does not see.
-  const double room = task == Task::CpuFrequency ? log_uniform(random, 0.3, 3) : log_uniform(random, 1.2, 8);
+  const SimulatedTask& row = simulated_task(task);
+  const double room = log_uniform(random, row.least_slo_room, row.most_slo_room);
   a.slo_p99_ms = std::max(5.0, 1000 * usual_s * room);
   const double most = random.uniform(0.25, 0.5) * std::min(a.workers / own_s, e.cores / cpu_s);
-  a.trace = hidden_load(task, most, random);
+  if (row.hidden_load != nullptr) a.trace = row.hidden_load(most, random);
 }
 
 /// Another load of an application whose own has this mean rate.

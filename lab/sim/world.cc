@@ -13,11 +13,6 @@ namespace flash {
 namespace {
 
 constexpr std::uint64_t kReadings = 0x5ead1e55;
-/// Ticks before the first state, so that few requests can be judged.
-constexpr int kWarmUp = 10;
-/// The same for cpu-frequency, so that the reward knows about what the work gains from frequency (which
-/// changes measure), as after a while of anybody's control.
-constexpr int kFrequencyWarmUp = 30;
 
 /// A counter's reading: relative noise of this size.
 double read(double value, double noise, Random& random) {
@@ -69,27 +64,21 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
   spec_->start(memory_);
   random_ = Random(seed);
   offset_s_ = offset_s;
+  for (std::size_t i = 0; i < spec_->knobs.size(); ++i) rows_[i] = &simulated_knob(spec_->knobs[i]);
+  // RAPL's highest reading is known from before, as flashd knows it.
+  if (spec_->pays_for_power && pair.options().rapl) highest_power_ = pair.environment().power.max_w;
+  const SimulatedTask& life = simulated_task(pair.task());
   Random start = Random(seed).fork(~0ULL);
-  if (task() == Task::ResourceLimits) {
-    const KnobRange cpu = pair.range(KnobKind::CpuLimit), memory = pair.range(KnobKind::MemoryLimit);
-    const double busy = pair.rate_at(offset_s) * pair.service_s(pair.environment().top_khz());
-    in_force_[0] = whole_percent(std::clamp(busy * std::exp(start.uniform(0.0, 1.6)), cpu.lower, cpu.upper),
-                                 cpu.upper, cpu);
-    in_force_[1] = std::clamp(pair.parameters().hot_bytes * std::exp(start.uniform(0.1, 1.6)), memory.lower,
-                              memory.upper);
-  } else {
-    // RAPL's highest reading is known from before, as flashd knows it.
-    const Environment& e = pair.environment();
-    if (pair.options().rapl) highest_power_ = e.power.max_w;
-    for (int i = 0; i < kFrequencyWarmUp; ++i) {
-      in_force_before_ = in_force_;
-      in_force_[0] = level_to_khz(static_cast<int>(start.below(kFrequencyLevels)), pair.steps(),
-                                  pair.range(KnobKind::CpuFrequency));
-      pass(i > 0, true);
-    }
-    return;
+  for (int i = 0; i < life.warm_up; ++i) {
+    if (i == 0 || life.varied) draw(start);
+    pass(life.varied && i > 0, true);
   }
-  for (int i = 0; i < kWarmUp; ++i) pass(false, true);
+}
+
+void WorldCore::draw(Random& random) {
+  in_force_before_ = in_force_;
+  for (std::size_t i = 0; i < spec_->knobs.size(); ++i)
+    in_force_[i] = rows_[i]->start(*pair_, offset_s_, random);
 }
 
 void WorldCore::act(std::span<const double> wanted, bool words) {
@@ -108,9 +97,8 @@ void WorldCore::act(std::span<const double> wanted, bool words) {
     in.current = in_force_[i];
     in.range = pair_->range(in.knob.kind);
     in.flaps = &flaps_[i];
-    double allowed = apply_guards(in, wanted[i], verdicts);
-    if (in.knob == KnobKind::CpuLimit) allowed = whole_percent(allowed, in.current, in.range);
-    put_in_force(i, in.knob.kind, allowed);
+    const double allowed = apply_guards(in, wanted[i], verdicts);
+    put_in_force(i, in.knob.kind, as_written(in.knob, allowed, in.current, in.range));
   }
   verdicts.clear();
   pass(true, false);
@@ -129,12 +117,8 @@ void WorldCore::put_in_force(std::size_t i, KnobKind knob, double allowed) {
 }
 
 void WorldCore::pass(bool with_reward, bool median) {
-  NodeSettings settings;
-  if (task() == Task::ResourceLimits) {
-    settings = {in_force_[0], in_force_[1], pair_->environment().top_khz(), median};
-  } else {
-    settings = {kUnlimited, kUnlimited, in_force_[0], median};
-  }
+  NodeSettings settings{kUnlimited, kUnlimited, pair_->environment().top_khz(), median};
+  for (std::size_t i = 0; i < spec_->knobs.size(); ++i) rows_[i]->apply(in_force_[i], settings);
   tick_ = advance(pair_->parameters(), settings, rate_ahead(0), random_.fork(step_), node_);
   ++step_;
   const Observation before = now_;
@@ -183,7 +167,8 @@ void WorldCore::observe(const NodeTick& t, const NodeSettings& settings) {
   const double cpus = pair_->parameters().cores;
   const double used = std::min(read(t.cpu_s, e.noise, random), cpus);
   o[Signal::CpuUsage] = Sample::good(used);
-  if (task() == Task::ResourceLimits) {
+  // What a cgroup has files for.
+  if (spec_->target == TargetKind::Cgroup) {
     o[Signal::CpuLimit] = Sample::good(settings.cpu_limit);
     o[Signal::CpuThrottled] = Sample::good(t.throttled_share);
     o[Signal::CpuThrottledTime] = Sample::good(t.throttled_s);
@@ -252,7 +237,7 @@ void World::reset(const Pair& pair, double offset_s, std::uint64_t seed, bool wi
 }
 
 void World::step(std::span<const float> action) {
-  std::array<double, kMostKnobs> values{};
+  KnobValues values{};
   core_.to_knobs(action, values);
   step_knobs(values);
 }

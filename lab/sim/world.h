@@ -13,6 +13,7 @@
 
 #include "core/signal.h"
 #include "lab/sim/pair.h"
+#include "lab/sim/simulated_task.h"
 #include "policy/action_space.h"
 #include "policy/guard.h"
 #include "policy/observation_space.h"
@@ -38,9 +39,6 @@ class BorrowedLatency {
   int next_ = 0;
 };
 
-/// Of one simulated target: a world is copied often, and is kept small.
-inline constexpr int kMostKnobs = 2;
-
 /// Everything that a step changes, but for the fallback's memory. Trivially copied: the oracle looks ahead on
 /// copies.
 class WorldCore {
@@ -64,7 +62,7 @@ class WorldCore {
   const Observation& observation() const { return now_; }
   const NodeTick& truth() const { return tick_; }
   const NodeState& node() const { return node_; }
-  /// Knob values in force: {cores, bytes} or {kHz}.
+  /// Knob values in force, in the order of the task's knobs: {cores, bytes}; {kHz}.
   std::span<const double> in_force() const { return {in_force_.data(), spec_->knobs.size()}; }
   std::uint64_t step() const { return step_; }
   double time_s() const { return offset_s_ + static_cast<double>(step_); }
@@ -85,6 +83,7 @@ class WorldCore {
 
  private:
   friend class World;
+  void draw(Random& random);
   void put_in_force(std::size_t i, KnobKind knob, double allowed);
   void pass(bool with_reward, bool median);
   void observe(const NodeTick& tick, const NodeSettings& settings);
@@ -93,13 +92,14 @@ class WorldCore {
 
   const Pair* pair_ = nullptr;
   const TaskSpec* spec_ = nullptr;
+  std::array<const SimulatedKnob*, kMostKnobs> rows_{};  // of its knobs
   Random random_;
   double offset_s_ = 0;
   double held_rate_ = -1;  // below 0: the trace's
   std::uint64_t step_ = 0;
   NodeState node_;
   NodeTick tick_;
-  std::array<double, kMostKnobs> in_force_{}, in_force_before_{};
+  KnobValues in_force_{}, in_force_before_{};
   double highest_power_ = 0;
   std::array<FlapRecord, kMostKnobs> flaps_;
   BorrowedLatency latency_;
@@ -138,7 +138,7 @@ class World {
   WorldCore core_;
   TaskFallback rules_;  // empty: reset without
   std::array<float, kMostKnobs> executed_{}, fallback_{};
-  std::array<double, kMostKnobs> fallback_knobs_{};
+  KnobValues fallback_knobs_{};
 };
 
 }  // namespace flash

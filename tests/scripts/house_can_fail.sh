@@ -6,12 +6,12 @@ here=$(cd "$(dirname "$0")/../.." && pwd)
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 bad() { echo "house_can_fail: $*"; exit 1; }
-mkdir -p "$tmp"/{cmake,core,policy,agents,daemon,link,lab/sim,tests/policy}
+mkdir -p "$tmp"/{cmake,core,policy,agents,daemon,link,lab/sim/tasks,tests/policy}
 cp "$here/cmake/layers.txt" "$tmp/cmake/"
 counted() { "$here/scripts/house" --list "$tmp" | grep -c "^$1: "; }
 
 # At home, in the laboratory, in a comment, or a name of it that asks nothing.
-echo 'bool f(Task t) { return t == Task::CpuFrequency; }' | tee "$tmp/core/names.cc" "$tmp/lab/sim/a.cc" > "$tmp/policy/task.cc"
+echo 'bool f(Task t) { return t == Task::CpuFrequency; }' | tee "$tmp/core/names.cc" "$tmp/lab/sim/tasks/a.cc" > "$tmp/policy/task.cc"
 cp "$tmp/core/names.cc" "$tmp/tests/policy/a.cc"
 echo 'bool f(KnobKind k) { return k == KnobKind::CpuLimit; }' > "$tmp/core/knob.h"
 echo 'struct S { virtual ~S(); };' > "$tmp/core/ports.h"
@@ -34,6 +34,9 @@ sees() {  # RULE FILE: reads the code, each line or pair of lines of which is on
   after=$(counted "$rule")
   [ $((after - before)) = "$3" ] || { "$here/scripts/house" --list "$tmp"; bad "$rule: $after - $before in $file, not $3"; }
 }
+sees task lab/sim/b.cc 1 <<'C'
+if (pair.task() == Task::ResourceLimits) return;
+C
 sees task policy/b.cc 5 <<'C'
 if (task == Task::ResourceLimits) return;
 if (Task::CpuFrequency != task) return;
@@ -75,6 +78,6 @@ for rule in task knob algorithm virtual long; do
   "$here/scripts/check_layers" "$tmp" > /dev/null && bad "$rule: check_layers did not fail with it"
   rm -r "$tmp/core/more"
 done
-rm "$tmp/policy/b.cc" "$tmp/policy/c.cc" "$tmp/agents/a.cc" "$tmp/daemon/a.h" "$tmp/daemon/long.cc"
+rm "$tmp/lab/sim/b.cc" "$tmp/policy/b.cc" "$tmp/policy/c.cc" "$tmp/agents/a.cc" "$tmp/daemon/a.h" "$tmp/daemon/long.cc"
 "$here/scripts/check_layers" "$tmp" > /dev/null || bad "what is put right is still refused"
 exit 0
