@@ -76,10 +76,10 @@ void ControlLoop::Impl::see(ManagedAgent& a, const Decision& d, const Observatio
 /// For the decision of the previous tick, from what was in force since then.
 void ControlLoop::Impl::reward(ManagedAgent& a, Decision& d, std::span<const KnobView> knobs) {
   if (!a.seen.before) return;
-  a.power.add(d.at.mono, d.observation[Signal::Power]);
+  a.power.add(a.seen.at, d.observation[Signal::Power]);
   a.seen.in_force = &a.in_force;
   a.seen.in_force_before = &a.in_force_before;
-  a.seen.highest_power = a.power.highest(d.at.mono);
+  a.seen.highest_power = a.power.highest(a.seen.at);
   d.reward = a.spec->reward(a.seen, a.memory);
   // Another writer changed a knob in between: what was in force during the step is not known.
   for (const KnobView& k : knobs)

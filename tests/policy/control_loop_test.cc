@@ -371,29 +371,47 @@ TEST(ControlLoop, JudgesByTheSizeOfTheMachineThatCollectorsSee) {
   EXPECT_EQ(loop.history(kWeb)->back().observation[Signal::CpuUsage].validity, Validity::Invalid);
 }
 
-TEST(FrequencyReward, OneWildReadingOfThePowerIsNotItsScaleForEver) {
-  constexpr TargetId kCpus{TargetKind::CpuSet, 1};
-  Loop l;
-  l.actuator.offer(kCpus, KnobKind::CpuFrequency, 2.0e6, 1e6, 3e6, {1.0e6, 2.0e6, 3.0e6});
-  auto rule = std::make_shared<Rule>();
-  rule->task = Task::CpuFrequency;
-  rule->mode = Mode::Observe;
-  rule->mode_given = true;
-  Target t = target(kCpus, "cpus");
-  t.cgroup.clear();
-  t.cpus = {0, 1};
-  ASSERT_TRUE(l.loop->add_target(at(0), t, rule));
+struct FrequencyLoop : Loop {
+  static constexpr TargetId kCpus{TargetKind::CpuSet, 1};
+  FrequencyLoop() {
+    actuator.offer(kCpus, KnobKind::CpuFrequency, 2.0e6, 1e6, 3e6, {1.0e6, 2.0e6, 3.0e6});
+    auto rule = std::make_shared<Rule>();
+    rule->task = Task::CpuFrequency;
+    rule->mode = Mode::Observe;
+    rule->mode_given = true;
+    Target t = target(kCpus, "cpus");
+    t.cgroup.clear();
+    t.cpus = {0, 1};
+    EXPECT_TRUE(loop->add_target(at(0), t, rule));
+    observe = [this](Now, TargetId, Observation& o) { o[Signal::Power] = Sample::good(watts); };
+  }
+  const Reward& reward() { return last(kCpus).reward; }
   double watts = 15;
-  l.observe = [&](Now, TargetId, Observation& o) { o[Signal::Power] = Sample::good(watts); };
+};
+
+TEST(FrequencyReward, OneWildReadingOfThePowerIsNotItsScaleForEver) {
+  FrequencyLoop l;
   l.ticks(5);
-  const double before = l.last(kCpus).reward.power_cost, reward = l.last(kCpus).reward.value;
+  const double before = l.reward().power_cost, reward = l.reward().value;
   EXPECT_EQ(before, 1);
-  watts = 5483;
+  l.watts = 5483;
   l.tick();
-  watts = 15;
+  l.watts = 15;
   l.tick();
-  EXPECT_EQ(l.last(kCpus).reward.power_cost, before);
-  EXPECT_EQ(l.last(kCpus).reward.value, reward);
+  EXPECT_EQ(l.reward().power_cost, before);
+  EXPECT_EQ(l.reward().value, reward);
+}
+
+TEST(FrequencyReward, PowerOfMoreThanAWeekAgoIsNoScale) {
+  FrequencyLoop l;
+  l.watts = 30;
+  l.ticks(5);
+  l.watts = 15;
+  l.ticks(2);
+  EXPECT_DOUBLE_EQ(l.reward().power_cost, 0.5);
+  l.time += 8 * 24 * 3600;
+  l.ticks(3);
+  EXPECT_DOUBLE_EQ(l.reward().power_cost, 1);
 }
 
 }  // namespace
