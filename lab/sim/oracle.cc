@@ -1,6 +1,7 @@
 #include "lab/sim/oracle.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 namespace flash {
@@ -72,6 +73,7 @@ OracleChoice Oracle::best_of(const WorldCore& world) const {
 OracleChoice Oracle::best_level(const WorldCore& world) const {
   const int steps = horizon(world), levels = world.spec().levels;
   OracleChoice choice;
+  assert(levels <= OracleChoice::kMost);
   for (int level = 0; level < levels; ++level) {
     auto& c = choice.candidates[static_cast<std::size_t>(choice.size++)];
     c.action[0] = static_cast<float>(level);
@@ -95,6 +97,7 @@ OracleChoice Oracle::best_plan(const WorldCore& world) const {
   const int steps = horizon(world);
   OracleChoice choice;
   simulated_task(spec.task).plans(world, [&](const KnobValues& knobs) {
+    assert(choice.size < OracleChoice::kMost);
     auto& c = choice.candidates[static_cast<std::size_t>(choice.size)];
     c.knobs = knobs;
     c.value = value(world, c.knobs, steps);

@@ -47,11 +47,11 @@ const SimulatedKnob& simulated_knob(KnobKind knob);
 struct SimulatedTask {
   Task task;
   int warm_up = 10;  // ticks before the first state
-  bool varied =
-      false;  // knobs are drawn anew before each of them, and these ticks are rewarded but for the first
+  /// Knobs are drawn anew before each of them, and these ticks are rewarded but for the first.
+  bool varied = false;
 
-  /// What the oracle tries (continuous; of a discrete action it tries all levels): calls `consider`, whose first candidate is to
-  /// stay as it is, and which returns the best so far. nullptr: there is no oracle for this task.
+  /// What the oracle tries (continuous; of a discrete action it tries all levels): calls `consider`, at most
+  /// OracleChoice::kMost times, whose first candidate is to stay as it is, and which returns the best so far. nullptr: there is no oracle for this task.
   void (*plans)(const WorldCore& world,
                 const std::function<KnobValues(const KnobValues&)>& consider) = nullptr;
   /// The same for the best constant setting: `run` returns the best so far.

@@ -1,6 +1,7 @@
 #include "lab/sim/world.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -62,6 +63,7 @@ void WorldCore::reset(const Pair& pair, double offset_s, std::uint64_t seed) {
   pair_ = &pair;
   spec_ = &task_spec(pair.task());
   spec_->start(memory_);
+  assert(spec_->knobs.size() <= kMostKnobs);
   random_ = Random(seed);
   offset_s_ = offset_s;
   for (std::size_t i = 0; i < spec_->knobs.size(); ++i) rows_[i] = &simulated_knob(spec_->knobs[i]);
