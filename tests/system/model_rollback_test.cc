@@ -127,11 +127,14 @@ TEST_F(ModelRollBack, AModelWithWhichNodesEarnLessIsWithdrawnAndTheyGoBackToTheO
   EXPECT_THAT(registry()["withdrawn"][0]["reason"].get<std::string>(), HasSubstr("it earns less"));
   ASSERT_TRUE(await([&] { return holders(kAsGood) == nodes_.size(); }))
       << holders(kWorse) << " still hold it";
-  std::size_t went_back = 0;
-  for (const auto& [name, node] : nodes_)
-    went_back +=
-        text_of(folder_ + "/" + name + ".log").find("3 was withdrawn: back to 2") != std::string::npos;
-  EXPECT_EQ(went_back, kOfEach);
+  // A node says so once the file is in its place, so a moment after it is seen there.
+  const auto went_back = [&] {
+    std::size_t count = 0;
+    for (const auto& [name, node] : nodes_)
+      count += text_of(folder_ + "/" + name + ".log").find("3 was withdrawn: back to 2") != std::string::npos;
+    return count;
+  };
+  EXPECT_TRUE(await([&] { return went_back() == kOfEach; })) << went_back() << " said that they went back";
   std::printf("%s", model({"list"}).c_str());
 }
 
