@@ -64,7 +64,8 @@ Result<std::vector<KnobInfo>> CgroupDriver::discover(const Target& target, const
   if (target.id.kind != TargetKind::Cgroup || target.owner == CgroupOwner::Systemd) return knobs;
   for (const LimitFile& row : limit_files) {
     const auto version = layout_.version(row.controller);
-    if (!rule.limits[row.knob].manage || version == CgroupVersion::None || !row.names(version).value)
+    if (traits(row.knob).task != target.task() || !rule.limits[row.knob].manage ||
+        version == CgroupVersion::None || !row.names(version).value)
       continue;
     const auto directory = layout_.directory(row.controller, target.cgroup);
     // No such file: the root cgroup, or the controller is not enabled here. Not our business to enable it.

@@ -92,7 +92,8 @@ std::string CpufreqDriver::path(const std::string& policy, const char* file) con
 
 Result<std::vector<KnobInfo>> CpufreqDriver::discover(const Target& target, const Rule& rule) {
   std::vector<KnobInfo> knobs;
-  if (target.id.kind != TargetKind::CpuSet) return knobs;
+  if (target.id.kind != TargetKind::CpuSet || traits(KnobKind::CpuFrequency).task != target.task())
+    return knobs;
   KnobInfo info;
   info.ref = {KnobKind::CpuFrequency, target.id, std::string(this->name()), {}};
   std::string shared;

@@ -230,7 +230,7 @@ void KnobBoard::look_for_missing() {
     Managed& m = *managed;
     if (id.kind != TargetKind::Cgroup) continue;
     const auto missing = [&m](const LimitFile& row) {
-      return m.rule.limits[row.knob].manage &&
+      return traits(row.knob).task == m.target.task() && m.rule.limits[row.knob].manage &&
              std::none_of(m.knobs.begin(), m.knobs.end(),
                           [&row](const Knob& k) { return k.ref.kind.kind == row.knob; });
     };

@@ -250,8 +250,10 @@ class Reader {
       return "original record is malformed";
     LedgerEntry e;
     e.id = id;
+    // The task is not written: it is the knob's.
+    const Task task = traits(*kind).task;
     e.ref = {std::move(*kind),
-             {static_cast<TargetKind>(*target_kind), *target},
+             {static_cast<TargetKind>(*target_kind), *target, task},
              std::move(*driver),
              std::move(*locator)};
     e.original = *value;

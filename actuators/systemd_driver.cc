@@ -73,7 +73,8 @@ Result<std::vector<KnobInfo>> SystemdDriver::discover(const Target& target, cons
   if (target.id.kind != TargetKind::Cgroup || target.owner != CgroupOwner::Systemd) return knobs;
   for (const LimitFile& row : limit_files) {
     const auto version = layout_.version(row.controller);
-    if (!rule.limits[row.knob].manage || version == CgroupVersion::None || !row.names(version).value)
+    if (traits(row.knob).task != target.task() || !rule.limits[row.knob].manage ||
+        version == CgroupVersion::None || !row.names(version).value)
       continue;
     auto locator = cgroup_locator(layout_, row.controller, target.cgroup);
     if (!locator) continue;

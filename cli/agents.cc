@@ -101,6 +101,7 @@ constexpr std::array kAgentKeys = {
     KeyRow{"owner", "Owner", as_is},
     KeyRow{"application", "Application", as_is},
     KeyRow{"rule", "Rule", as_is},
+    KeyRow{"group", "Group", as_is},
     KeyRow{"mode", "Mode", as_is},
     KeyRow{"stage", "Stage", as_is},
     KeyRow{"stage_since", "StageSince", as_time},

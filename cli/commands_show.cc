@@ -203,8 +203,9 @@ Exit print_agent(BusClient& bus, const Invocation& i, const Style& style) {
     return Exit::Ok;
   }
   std::vector<std::vector<Cell>> rows;
-  for (const char* key : {"target", "name", "task", "application", "rule", "cgroup", "unit", "owner", "mode"})
-    if (a[key] != "") rows.push_back({{key}, {text_of(a[key])}});
+  for (const char* key :
+       {"target", "name", "task", "application", "rule", "group", "cgroup", "unit", "owner", "mode"})
+    if (!a[key].is_null() && a[key] != "") rows.push_back({{key}, {text_of(a[key])}});
   const json& container = a["container"];
   if (!container.is_null())
     rows.push_back({{"container"},

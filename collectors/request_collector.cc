@@ -94,6 +94,8 @@ Result<std::uint64_t> RequestCollector::watch(const Target& target, std::string&
     return Error(std::errc::no_such_file_or_directory,
                  "its cgroup is in v1 hierarchies alone, and a socket is in the v2 hierarchy: those of such "
                  "containers cannot be told apart");
+  FLASH_TRY(const std::uint64_t id, inode_of(directory));
+  if (!watched_.of(id).empty()) return id;
   return probe_.get()->watch(directory);
 }
 
@@ -116,7 +118,9 @@ void RequestCollector::track(const Target& target) {
     return;
   }
   state.id = *id;
-  targets_[*id] = target.id;
+  // Who comes to a cgroup that is watched already has nothing to do with the requests so far.
+  if (const auto others = watched_.of(*id); !others.empty()) state.before = states_.at(others.front()).before;
+  watched_.add(*id, target.id);
   states_[target.id] = std::move(state);
 }
 
@@ -124,10 +128,11 @@ void RequestCollector::untrack(TargetId id) {
   refused_.erase(id);
   const auto state = states_.find(id);
   if (state == states_.end()) return;
-  targets_.erase(state->second.id);
-  probe_.get()->forget(state->second.id);
+  if (watched_.remove(state->second.id, id)) {
+    probe_.get()->forget(state->second.id);
+    room_ = true;
+  }
   states_.erase(state);
-  room_ = true;
 }
 
 void RequestCollector::pause(const std::string& why) {
@@ -135,7 +140,7 @@ void RequestCollector::pause(const std::string& why) {
   for (const auto& [id, state] : states_) refused_[id] = {state.target, why};
   for (auto& [id, refused] : refused_) refused.why = why;
   states_.clear();
-  targets_.clear();
+  watched_.clear();
 }
 
 void RequestCollector::resume() {
@@ -158,10 +163,9 @@ void RequestCollector::collect(Now now, ObservationTable& table) {
     if (const auto row = table.find(id); row != table.end())
       for (const Signal s : kSignals) row->second[s] = Sample::missing();
   const auto take = [&](std::uint64_t id, const flash_requests& counts) {
-    const auto target = targets_.find(id);
-    if (target == targets_.end()) return;
-    if (const auto row = table.find(target->second); row != table.end())
-      collect_one(now, states_.at(target->second), counts, row->second);
+    for (const TargetId target : watched_.of(id))
+      if (const auto row = table.find(target); row != table.end())
+        collect_one(now, states_.at(target), counts, row->second);
   };
   const auto read = probe_.get()->read(std::cref(take));  // by reference: a copy of it would be allocated
   if (!read) read_trouble_ = read.error().message();

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "collectors/bpf/requests.h"
+#include "collectors/cgroup_sharers.h"
 #include "collectors/kernel_probe.h"
 #include "core/ports.h"
 #include "host/cgroup_layout.h"
@@ -103,7 +104,7 @@ class RequestCollector final : public Collector, public KernelProbe {
   ProbeSlot<RequestProbe> probe_;
   std::string read_trouble_;  // of the last tick
   std::unordered_map<TargetId, State> states_;
-  std::unordered_map<std::uint64_t, TargetId> targets_;  // by State::id
+  CgroupSharers watched_;  // the targets in states_, by State::id
   struct Refused {
     Target target;
     std::string why;

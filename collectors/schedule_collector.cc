@@ -77,19 +77,21 @@ bool ScheduleCollector::track(const Target& target) {
     refused_[target.id] = "nested deeper than " + std::to_string(kDeepestCgroup) + " cgroups";
     return false;
   }
-  if (auto watched = probe->watch(target.id.value); !watched) {
-    refused_[target.id] = watched.error().is(std::errc::argument_list_too_long)  // E2BIG
-                              ? "beyond the map's " + std::to_string(options_.max_cgroups) + " entries"
-                              : watched.error().message();
-    return false;
-  }
+  if (watched_.of(target.id.value).empty())
+    if (auto watched = probe->watch(target.id.value); !watched) {
+      refused_[target.id] = watched.error().is(std::errc::argument_list_too_long)  // E2BIG
+                                ? "beyond the map's " + std::to_string(options_.max_cgroups) + " entries"
+                                : watched.error().message();
+      return false;
+    }
+  watched_.add(target.id.value, target.id);
   states_[target.id].directory = layout_->directory(layout_->reference(), target.cgroup);
   return true;
 }
 
 void ScheduleCollector::untrack(TargetId id) {
   refused_.erase(id);
-  if (states_.erase(id) > 0) probe_.get()->forget(id.value);
+  if (states_.erase(id) > 0 && watched_.remove(id.value, id)) probe_.get()->forget(id.value);
 }
 
 void ScheduleCollector::collect(Now now, ObservationTable& table) {
@@ -100,11 +102,9 @@ void ScheduleCollector::collect(Now now, ObservationTable& table) {
     if (const auto row = table.find(id); row != table.end())
       for (const Signal s : kSignals) row->second[s] = Sample::missing();
   const auto take = [&](std::uint64_t inode, const CgroupCounts& counts) {
-    const TargetId id{TargetKind::Cgroup, inode};
-    const auto state = states_.find(id);
-    const auto row = table.find(id);
-    if (state != states_.end() && row != table.end())
-      collect_one(now, inode, state->second, counts, row->second);
+    for (const TargetId id : watched_.of(inode))
+      if (const auto row = table.find(id); row != table.end())
+        collect_one(now, inode, states_.at(id), counts, row->second);
   };
   const auto read = probe_.get()->read(std::cref(take));  // by reference: a copy of it would be allocated
   if (!read) read_trouble_ = read.error().message();
@@ -145,6 +145,7 @@ void ScheduleCollector::collect_one(Now now, std::uint64_t id, State& state, con
 void ScheduleCollector::pause(const std::string& why) {
   if (!probe_.pause(why)) return;
   states_.clear();
+  watched_.clear();
   refused_.clear();
 }
 

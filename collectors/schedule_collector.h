@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectors/bpf/schedule.h"
+#include "collectors/cgroup_sharers.h"
 #include "collectors/kernel_probe.h"
 #include "core/ports.h"
 #include "host/cgroup_layout.h"
@@ -63,6 +64,7 @@ class ScheduleCollector {
   ProbeSlot<ScheduleProbe> probe_;
   std::string read_trouble_;  // of the last tick
   std::unordered_map<TargetId, State> states_;
+  CgroupSharers watched_;                                   // the targets in states_
   std::unordered_map<TargetId, std::string> refused_;       // why they are not counted
   std::size_t frozen_ = 0, implausible_ = 0, starved_ = 0;  // targets in the last tick
 };

@@ -150,7 +150,7 @@ void StatsdCollector::follow_door() {
 }
 
 void StatsdCollector::dismiss(std::uint64_t id) {
-  if (!targets_.contains({TargetKind::Cgroup, id})) door_->dismiss(id);
+  if (at_door_.of(id).empty()) door_->dismiss(id);
 }
 
 /// Who is named by a pattern is known to the door from its first datagram on.
@@ -255,7 +255,7 @@ void StatsdCollector::track(const Target& target) {
   if (target.application.empty()) return;
   targets_[target.id] = {target.application, target.statsd_unit, target.name, target.statsd_senders};
   if (senders_) senders_->track(target);
-  if (door_ && target.id.kind == TargetKind::Cgroup) {
+  if (door_ && target.id.kind == TargetKind::Cgroup && at_door_.add(target.id.value, target.id)) {
     static_cast<void>(door_->admit(target.id.value));  // a full door: it has a stranger's budget
     cut_at_door_[target.id.value] = door_->dropped(target.id.value);
   }
@@ -287,10 +287,10 @@ void StatsdCollector::untrack(TargetId id) {
   }
   targets_.erase(target);
   if (senders_) senders_->untrack(id);
-  if (door_ && id.kind == TargetKind::Cgroup) {
-    door_->dismiss(id.value);
-    cut_at_door_.erase(id.value);
-  }
+  if (!door_ || id.kind != TargetKind::Cgroup || !at_door_.remove(id.value, id)) return;
+  cut_at_door_.erase(id.value);
+  const auto is_named = [&](const auto& known) { return known.second == id.value; };
+  if (std::none_of(named_at_door_.begin(), named_at_door_.end(), is_named)) door_->dismiss(id.value);
 }
 
 void StatsdCollector::admit_refused() {
@@ -339,12 +339,13 @@ void StatsdCollector::look_at_door() {
     const std::uint64_t dropped = door_->dropped(id);
     if (dropped == was) continue;
     was = dropped;
-    const auto naming = targets_.find({TargetKind::Cgroup, id});
-    if (naming == targets_.end()) continue;
+    const auto sharers = at_door_.of(id);
+    if (sharers.empty()) continue;
     whose = true;
-    note_cut(naming->second.target);
-    if (const auto app = applications_.find(naming->second.application); app != applications_.end())
-      app->second.cut = true;
+    note_cut(targets_.at(sharers.front()).target);
+    for (const TargetId sharer : sharers)
+      if (const auto app = applications_.find(targets_.at(sharer).application); app != applications_.end())
+        app->second.cut = true;
   }
   if (whose) return;
   // Somebody's who was named. For whom it spoke is not known at the door.

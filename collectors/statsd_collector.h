@@ -46,6 +46,7 @@
 #include <vector>
 
 #include "collectors/bpf/statsd_door.h"
+#include "collectors/cgroup_sharers.h"
 #include "collectors/statsd_application.h"
 #include "collectors/statsd_parser.h"
 #include "collectors/statsd_senders.h"
@@ -192,7 +193,9 @@ class StatsdCollector final : public Collector {
   std::uint64_t door_generation_ = 0;
   // Cgroups that a rule names, since they sent.
   std::unordered_map<std::string, std::uint64_t> named_at_door_;
-  std::unordered_map<std::uint64_t, std::uint64_t> cut_at_door_;  // by target: datagrams dropped so far
+  CgroupSharers at_door_;  // targets that have an application
+  std::unordered_map<std::uint64_t, std::uint64_t>
+      cut_at_door_;                                 // of their cgroups: datagrams dropped so far
   const StatsdSenders::Sender* speaker_ = nullptr;  // of the datagram at hand; null: believed in all
   bool speaker_over_udp_ = false;
   StatsdClocks now_;  // of the drain at hand

@@ -46,11 +46,11 @@ struct KnobTraits {
   KnobKind kind;          // its own place in the table
   std::string_view name;  // "cpu-limit", "memory-limit", "cpu-frequency": stable key everywhere; no '/'
   std::string_view unit;  // "cores", "bytes", "kHz"
-  Task task;
-  double tolerance;     // relative difference below which two values are the same setting
-  bool capped = false;  // the hardware may round or cap what it is given, which is no failure
-  bool parts = false;   // one knob of several parts: its locator lists them, and its raw has a line for each
-  double min = 0;       // the lower bound of a rule that gives none
+  Task task;              // the one whose agents own it
+  double tolerance;       // relative difference below which two values are the same setting
+  bool capped = false;    // the hardware may round or cap what it is given, which is no failure
+  bool parts = false;  // one knob of several parts: its locator lists them, and its raw has a line for each
+  double min = 0;      // the lower bound of a rule that gives none
   std::string_view words = {};           // in a sentence; empty: the name
   KnobUnit exact = {};                   // in messages of what was written and read; no unit: the natural one
   std::array<KnobUnit, 3> rounded = {};  // in explanations, from the smallest unit up; the same

@@ -1,7 +1,7 @@
 // The names of the project's enumerations: stable keys in JSON, on D-Bus and in man pages.
 #include <array>
 #include <cmath>
-#include <cstdio>
+#include <string>
 
 #include "core/decision.h"
 #include "core/knob.h"
@@ -62,10 +62,7 @@ std::string_view to_string(WriteStatus s) {
 }
 
 std::string agent_name(TargetId id) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%s_%llu", id.kind == TargetKind::Cgroup ? "limits" : "frequency",
-                static_cast<unsigned long long>(id.value));
-  return text;
+  return std::string(kTasks[id.task.index()].agent_prefix) + "_" + std::to_string(id.value);
 }
 
 bool Decision::changed_something() const {

@@ -81,7 +81,8 @@ class KnobDriver {
  public:
   virtual ~KnobDriver() = default;
   virtual std::string_view name() const = 0;
-  /// The knobs this driver offers for the target; empty if it is not its business. Writes nothing.
+  /// The knobs this driver offers for the target, of its task alone (KnobTraits::task), so that each has one owner where
+  /// several tasks manage one cgroup; empty if it is not its business. Writes nothing.
   virtual Result<std::vector<KnobInfo>> discover(const Target& target, const Rule& rule) = 0;
   /// ENOENT: the knob is gone (also when the cgroup was re-created: identity is the inode).
   virtual Result<KnobReading> read(const KnobRef& ref) = 0;

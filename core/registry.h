@@ -1,11 +1,13 @@
 // Purpose: a table of rows that is complete when the program starts, and that a test can add rows to: what the
-// house does per knob, limit or resource it does by going through one of these.
+// house does per knob, limit or resource it does by going through one of these. Rows of a type with distinct(a, b) must be
+// so pairwise: a table with two that are not does not compile, and the program ends where one is added.
 // Ownership: rows are borrowed and outlive the registry; an Addition owns its row.
 // Thread rule: rows are added and taken away before threads start and after they ended; reading needs no lock.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <iterator>
 #include <utility>
 
@@ -19,13 +21,13 @@ class Registry {
   template <std::size_t N>
   constexpr explicit Registry(const std::array<Row, N>& rows) {
     static_assert(N <= kMost);
-    for (const Row& row : rows) rows_[size_++] = &row;
+    for (const Row& row : rows) add(&row);
   }
   /// Rows of several files.
   template <std::size_t N>
   constexpr explicit Registry(const std::array<const Row*, N>& rows) {
     static_assert(N <= kMost);
-    for (const Row* row : rows) rows_[size_++] = row;
+    for (const Row* row : rows) add(row);
   }
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
@@ -64,7 +66,7 @@ class Registry {
   class Addition {
    public:
     Addition(Registry& registry, Row row) : registry_(registry), row_(std::move(row)) {
-      if (registry_.size_ < kMost) registry_.rows_[registry_.size_++] = &row_;
+      if (registry_.size_ < kMost) registry_.add(&row_);
     }
     ~Addition() {
       std::size_t kept = 0;
@@ -82,6 +84,13 @@ class Registry {
   };
 
  private:
+  constexpr void add(const Row* row) {
+    if constexpr (requires { distinct(*row, *row); })
+      for (std::size_t i = 0; i < size_; ++i)
+        if (!distinct(*rows_[i], *row)) std::abort();
+    rows_[size_++] = row;
+  }
+
   std::array<const Row*, kMost> rows_{};
   std::size_t size_ = 0;
 };

@@ -42,13 +42,19 @@ class Task {
 inline constexpr Task Task::ResourceLimits{0}, Task::CpuFrequency{1};
 
 struct TaskTraits {
-  std::string_view name;  // stable key everywhere; names of tasks are distinct
+  std::string_view name;  // stable key everywhere
   ActionForm form;
+  // Names of its agents begin with it (core/target.h): letters, digits and '_'. As stable as the name.
+  std::string_view agent_prefix;
 };
+/// What a table of tasks holds to (core/registry.h): two rows could not be told apart by what people and files have.
+constexpr bool distinct(const TaskTraits& a, const TaskTraits& b) {
+  return a.name != b.name && a.agent_prefix != b.agent_prefix;
+}
 /// In the order of Task's constants, which is also the one in which files and pages list them.
 inline constexpr std::array<TaskTraits, 2> kNamedTasks = {{
-    {"resource-limits", ActionForm::Continuous},
-    {"cpu-frequency", ActionForm::Discrete},
+    {"resource-limits", ActionForm::Continuous, "limits"},
+    {"cpu-frequency", ActionForm::Discrete, "frequency"},
 }};
 inline constinit Registry<TaskTraits> kTasks(kNamedTasks);
 inline constexpr std::size_t kMostTasks = Registry<TaskTraits>::kMost;

@@ -1,4 +1,4 @@
-// Purpose: what an agent manages: a cgroup, or a set of CPUs with their cpufreq policies.
+// Purpose: what an agent manages: a cgroup, or a set of CPUs with their cpufreq policies, under one task.
 // Ownership: values.
 // Thread rule: none needed.
 #pragma once
@@ -6,7 +6,6 @@
 #include <compare>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,11 +26,22 @@ enum class SloSource : std::uint8_t {
 };
 std::string_view to_string(SloSource s);  // "statsd", "prometheus", "kernel", "auto"
 
-/// Identity. Cgroup: the inode of its directory (kernfs inodes carry a generation: a re-created cgroup of the
-/// same name is a new target). CpuSet: FNV-1a of the canonical CPU list.
+/// The task of targets of which no task is said: the first that managed such things.
+constexpr Task default_task(TargetKind kind) {
+  return kind == TargetKind::Cgroup ? Task::ResourceLimits : Task::CpuFrequency;
+}
+
+/// Identity. Kind and value say which thing it is. Cgroup: the inode of its directory (kernfs inodes carry a
+/// generation: a re-created cgroup of the same name is another). CpuSet: FNV-1a of the canonical CPU list.
+/// All three are a target, and so the agent that manages it: the same cgroup under another task is another target, with
+/// an agent, samples and knobs of its own. What is kept once for a thing must last until its last target left.
 struct TargetId {
+  constexpr TargetId() = default;
+  constexpr TargetId(TargetKind k, std::uint64_t v) : TargetId(k, v, default_task(k)) {}
+  constexpr TargetId(TargetKind k, std::uint64_t v, Task t) : kind(k), value(v), task(t) {}
   TargetKind kind = TargetKind::Cgroup;
   std::uint64_t value = 0;
+  Task task = default_task(TargetKind::Cgroup);
   auto operator<=>(const TargetId&) const = default;
 };
 
@@ -72,15 +82,11 @@ struct Target {
   TimeUnit statsd_unit = TimeUnit::Auto;     // of the application's StatsD latencies; the rule's
   std::vector<std::string> statsd_senders;   // who may send them beside its own processes; the rule's
 
-  std::optional<Task> managed_as;  // the rule's task; absent: the first that manages such targets
-
-  Task task() const {
-    if (managed_as) return *managed_as;
-    return id.kind == TargetKind::Cgroup ? Task::ResourceLimits : Task::CpuFrequency;
-  }
+  Task task() const { return id.task; }  // the rule's
 };
 
-/// Stable, D-Bus-safe agent name: "limits_<inode>" or "frequency_<hash>".
+/// Stable, D-Bus-safe agent name: the task's TaskTraits::agent_prefix, '_' and the thing's value: "limits_<inode>",
+/// "frequency_<hash>".
 std::string agent_name(TargetId id);
 
 }  // namespace flash
@@ -88,6 +94,9 @@ std::string agent_name(TargetId id);
 template <>
 struct std::hash<flash::TargetId> {
   std::size_t operator()(const flash::TargetId& id) const noexcept {
-    return std::hash<std::uint64_t>{}(id.value * 2 + static_cast<std::uint64_t>(id.kind));
+    const std::size_t thing = std::hash<std::uint64_t>{}(id.value * 2 + static_cast<std::uint64_t>(id.kind));
+    // Random streams begin with it (policy/control_loop.cc): those of the default tasks are as they always were.
+    if (id.task == flash::default_task(id.kind)) return thing;
+    return thing ^ (id.task.index() + 1) * std::size_t{0x9e3779b97f4a7c15};
   }
 };

@@ -140,16 +140,16 @@ class Build {
                                                     : json(v).dump();
   }
 
-  /// Two rules that control the frequency of one CPU would fight; a priority cannot help where sets overlap
-  /// in part.
+  /// Two rules of one task that control one CPU would fight; a priority cannot help where sets overlap in part.
   void check_overlaps(const std::vector<std::shared_ptr<const Rule>>& rules) {
-    std::vector<const Rule*> frequency;
+    std::vector<const Rule*> of_cpus;
     for (const auto& r : rules)
-      if (task_spec(r->task).target == TargetKind::CpuSet) frequency.push_back(r.get());
-    for (std::size_t i = 0; i < frequency.size() && !errors_.full(); ++i) {
+      if (task_spec(r->task).target == TargetKind::CpuSet) of_cpus.push_back(r.get());
+    for (std::size_t i = 0; i < of_cpus.size() && !errors_.full(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
-        const auto& a = frequency[j]->select.cpus;
-        const auto& b = frequency[i]->select.cpus;
+        if (of_cpus[j]->task != of_cpus[i]->task) continue;
+        const auto& a = of_cpus[j]->select.cpus;
+        const auto& b = of_cpus[i]->select.cpus;
         std::vector<int> both;
         if (a.empty() || b.empty())
           both = a.empty() ? b : a;
@@ -157,8 +157,8 @@ class Build {
           std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
         const bool overlap = !both.empty() || (a.empty() && b.empty());
         if (overlap) {
-          fail("/rules/" + frequency[i]->name + "/select/cpus",
-               "CPUs " + cpus_to_text(both) + " are selected by rule \"" + frequency[j]->name + "\" too");
+          fail("/rules/" + of_cpus[i]->name + "/select/cpus",
+               "CPUs " + cpus_to_text(both) + " are selected by rule \"" + of_cpus[j]->name + "\" too");
           break;
         }
       }

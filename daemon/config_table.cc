@@ -313,8 +313,8 @@ std::vector<ConfigKey> config_table() {
                      .type = KeyType::Integer,
                      .min = -1000000,
                      .max = 1000000,
-                     .meaning = "Where several rules match a target the highest priority wins, then the "
-                                "name that sorts first."}));
+                     .meaning = "Where several rules of one task match a target the highest priority wins, "
+                                "then the name that sorts first."}));
   // The rule keeps whether a mode was given: without one it follows the daemon's, also when that changes.
   t.push_back(
       {.pointer = "/rules/*/mode",

@@ -4,19 +4,18 @@
 
 #include "core/process.h"
 #include "core/utf8.h"
+#include "policy/task.h"
 
 namespace flash::dbus {
 namespace {
 
-/// Names come from cgroup paths, which are bytes; one that is not UTF-8 would make sd-bus refuse the whole
-
 /// The inverse of agent_name().
 std::optional<TargetId> id_from_name(std::string_view name) {
-  for (TargetKind kind : {TargetKind::Cgroup, TargetKind::CpuSet}) {
-    const std::string prefix = kind == TargetKind::Cgroup ? "limits_" : "frequency_";
-    if (name.substr(0, prefix.size()) != prefix) continue;
-    const std::string_view digits = name.substr(prefix.size());
-    TargetId id{kind, 0};
+  const auto last = name.rfind('_');
+  if (last == std::string_view::npos) return std::nullopt;
+  const std::string_view digits = name.substr(last + 1);
+  for (const TaskSpec& spec : kTaskSpecs) {
+    TargetId id(spec.target, 0, spec.task);
     const char* end = digits.data() + digits.size();
     auto [p, ec] = std::from_chars(digits.data(), end, id.value);
     if (ec == std::errc{} && p == end && agent_name(id) == name) return id;

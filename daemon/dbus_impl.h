@@ -64,6 +64,7 @@ struct DbusService::Impl {
 
   // -- looking up
   std::optional<TargetId> find(std::string_view wanted, dbus::Failure& failure) const;
+  dbus::Failure ambiguous(std::string_view wanted, const std::vector<TargetId>& hits) const;
   dbus::Outcome some_or_all(const std::string& wanted, std::vector<TargetId>& ids) const;
 
   // -- changing calls

@@ -32,16 +32,20 @@ std::optional<TargetId> DbusService::Impl::find(std::string_view wanted, Failure
       if (const auto v = loop.view(id); v && matches(tier, wanted, *v->target)) hits.push_back(id);
     if (hits.size() == 1) return hits.front();
     if (hits.empty()) continue;
-    std::string list;
-    constexpr std::size_t kShown = 10;
-    for (std::size_t i = 0; i < hits.size() && i < kShown; ++i)
-      list += (i ? ", " : "") + agent_name(hits[i]) + " (" + loop.view(hits[i])->target->name + ")";
-    if (hits.size() > kShown) list += " and " + std::to_string(hits.size() - kShown) + " more";
-    failure = {kAmbiguousTarget, quoted(wanted) + " is ambiguous: " + list};
+    failure = ambiguous(wanted, hits);
     return std::nullopt;
   }
   failure = {kNoSuchTarget, "no agent manages " + quoted(wanted)};
   return std::nullopt;
+}
+
+Failure DbusService::Impl::ambiguous(std::string_view wanted, const std::vector<TargetId>& hits) const {
+  std::string list;
+  constexpr std::size_t kShown = 10;
+  for (std::size_t i = 0; i < hits.size() && i < kShown; ++i)
+    list += (i ? ", " : "") + agent_name(hits[i]) + " (" + loop.view(hits[i])->target->name + ")";
+  if (hits.size() > kShown) list += " and " + std::to_string(hits.size() - kShown) + " more";
+  return {kAmbiguousTarget, quoted(wanted) + " is ambiguous: " + list};
 }
 
 Outcome DbusService::Impl::some_or_all(const std::string& wanted, std::vector<TargetId>& ids) const {

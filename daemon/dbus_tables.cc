@@ -48,6 +48,7 @@ struct DbusTables {
   static int rule(sd_bus_message* m, const AgentView& v) {
     return put(m, v.rule ? v.rule->name : v.target->rule);
   }
+  static int group(sd_bus_message* m, const AgentView& v) { return put(m, v.rule ? v.rule->group : ""); }
   static int mode(sd_bus_message* m, const AgentView& v) { return put(m, to_string(v.mode)); }
   static int stage(sd_bus_message* m, const AgentView& v) { return put(m, to_string(v.stage)); }
   static int stage_since(sd_bus_message* m, const AgentView& v) {
@@ -261,12 +262,16 @@ struct DbusTables {
     Service& s = self(userdata);
     const char* wanted = nullptr;
     if (int r = sd_bus_message_read(call, "s", &wanted); r < 0) return r;
+    std::vector<TargetId> hits;
     for (TargetId id : s.loop.agents()) {
       const auto v = s.loop.view(id);
       if (v && id.kind == TargetKind::Cgroup && without_slash(v->target->cgroup) == without_slash(wanted))
-        return sd_bus_reply_method_return(call, "o", agent_path(id).c_str());
+        hits.push_back(id);
     }
-    return fail(error, {kNoSuchTarget, "no agent manages the cgroup '" + std::string(wanted) + "'"});
+    if (hits.empty())
+      return fail(error, {kNoSuchTarget, "no agent manages the cgroup '" + std::string(wanted) + "'"});
+    if (hits.size() > 1) return fail(error, s.ambiguous(wanted, hits));
+    return sd_bus_reply_method_return(call, "o", agent_path(hits.front()).c_str());
   }
 
   static int verify(sd_bus_message* call, void* userdata, sd_bus_error*) noexcept {
@@ -434,6 +439,7 @@ const sd_bus_vtable kAgentVtable[] = {
     SD_BUS_PROPERTY("Cpus", "ai", T::agent<T::cpus>, 0, 0),
     SD_BUS_PROPERTY("Owner", "s", T::agent<T::owner>, 0, 0),
     SD_BUS_PROPERTY("Rule", "s", T::agent<T::rule>, 0, 0),
+    SD_BUS_PROPERTY("Group", "s", T::agent<T::group>, 0, 0),
     SD_BUS_PROPERTY("Mode", "s", T::agent<T::mode>, 0, kEmits),
     SD_BUS_PROPERTY("Stage", "s", T::agent<T::stage>, 0, kEmits),
     SD_BUS_PROPERTY("StageSince", "t", T::agent<T::stage_since>, 0, kEmits),

@@ -321,7 +321,7 @@ std::vector<Degraded> Node::degraded() const {
   for (Degraded& d : impl_->board->degraded()) all.push_back(std::move(d));
   if (impl_->watch && !impl_->watch->degraded_reason().empty())
     all.push_back({"cgroup", impl_->watch->degraded_reason()});
-  for (const auto& [where, why] : impl_->targets->refused()) all.push_back({where, why});
+  for (const auto& [what, why] : impl_->targets->refused()) all.push_back({what.first, why});
   for (const Degraded& d : impl_->targets->notes()) all.push_back(d);
   return all;
 }

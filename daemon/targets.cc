@@ -9,10 +9,10 @@
 
 namespace flash {
 
-TargetId cpu_set_id(const std::vector<int>& cpus) {
+std::uint64_t cpu_set_value(const std::vector<int>& cpus) {
   std::uint64_t hash = 14695981039346656037ULL;
   for (char c : format_cpu_list(cpus)) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return {TargetKind::CpuSet, hash};
+  return hash;
 }
 
 namespace {
@@ -48,9 +48,10 @@ void Targets::apply(Now now, const std::vector<CgroupEvent>& events) {
       // The path may name a successor already.
       if (auto it = cgroups_.find(event.path); it != cgroups_.end() && it->second.inode == event.inode)
         cgroups_.erase(it);
-      refused_.erase(event.path);
+      std::erase_if(refused_, [&](const auto& r) { return r.first.first == event.path; });
       forget(event.path);
-      leave(now, {TargetKind::Cgroup, event.inode}, true);
+      for (const TaskSpec& spec : kTaskSpecs)
+        if (spec.target == TargetKind::Cgroup) leave(now, {spec.target, event.inode, spec.task}, true);
     } else {
       const Cgroup cgroup{event.inode, event.foreign};
       cgroups_[event.path] = cgroup;
@@ -74,20 +75,26 @@ void Targets::set_rules(Now now, const Rules& rules) {
 }
 
 void Targets::match_cgroup(Now now, const std::string& path, Cgroup cgroup, std::size_t& work) {
-  Target target = identifier_.describe(path, cgroup.inode, cgroup.foreign);
-  const auto rule = best_rule(rules_, target);
-  if (rule && vouches_for(*rule, target)) {
-    target.owner = CgroupOwner::Unmanaged;
-    target.doubt.clear();
-    target.spell_out.clear();
+  const Target described = identifier_.describe(path, cgroup.inode, cgroup.foreign);
+  for (const TaskSpec& spec : kTaskSpecs) {
+    if (spec.target != TargetKind::Cgroup) continue;
+    Target target = described;
+    target.id.task = spec.task;
+    const auto rule = best_rule(rules_, target);
+    if (rule && vouches_for(*rule, target)) {
+      target.owner = CgroupOwner::Unmanaged;
+      target.doubt.clear();
+      target.spell_out.clear();
+    }
+    stand(target, rule, work);
+    settle(now, std::move(target), rule);
   }
-  stand(target, rule, work);
-  settle(now, std::move(target), rule);
 }
 
 void Targets::stand(const Target& target, const std::shared_ptr<const Rule>& best, std::size_t& work) {
   if (is_nameless(target.container)) nameless_[target.cgroup] = target.container;
   for (Standing& s : standings_) {
+    if (s.rule->task != target.task()) continue;
     if (s.rule == best) {
       s.selects = true;
     } else if (!s.selects && s.taken_by.empty()) {
@@ -140,7 +147,7 @@ void Targets::match_cpus(Now now) {
     if (task_spec(rule->task).target != TargetKind::CpuSet) continue;
     Target target;
     target.cpus = rule->select.cpus.empty() ? online_cpus_ : rule->select.cpus;
-    target.id = cpu_set_id(target.cpus);
+    target.id = {TargetKind::CpuSet, cpu_set_value(target.cpus), rule->task};
     target.name = "cpus " + format_cpu_list(target.cpus);
     if (std::find(wanted.begin(), wanted.end(), target.id) != wanted.end()) continue;
     wanted.push_back(target.id);
@@ -168,7 +175,6 @@ void Targets::settle(Now now, Target target, const std::shared_ptr<const Rule>& 
     return;
   }
   target.rule = rule->name;
-  target.managed_as = rule->task;
   target.application = rule->application.empty() ? target.name : rule->application;
   target.slo_source = rule->slo.source;
   target.statsd_unit = rule->slo.statsd.unit;
@@ -176,20 +182,20 @@ void Targets::settle(Now now, Target target, const std::shared_ptr<const Rule>& 
   if (managed != managed_.end()) {
     const auto view = loop_.view(id);
     // Another rule, application, source, unit or senders are other work for the collectors: a new agent. So is
-    // another task or group, whose agents see other things, and another owner, who is written to in another way.
-    if (view && view->target->rule == target.rule && view->target->task() == target.task() &&
-        view->rule->group == rule->group && view->target->application == target.application &&
-        view->target->slo_source == target.slo_source && view->target->statsd_unit == target.statsd_unit &&
+    // another group, whose agents see other things, and another owner, who is written to in another way.
+    if (view && view->target->rule == target.rule && view->rule->group == rule->group &&
+        view->target->application == target.application && view->target->slo_source == target.slo_source &&
+        view->target->statsd_unit == target.statsd_unit &&
         view->target->statsd_senders == target.statsd_senders && view->target->owner == target.owner) {
       if (auto changed = loop_.change_rule(now, id, rule); !changed)
-        refused_[where] = changed.error().message();
+        refused_[{where, id.task}] = changed.error().message();
       return;
     }
     if (view) operators = {view->own_mode, view->held, view->held_until, view->hold_reason};
     leave(now, id, false);
   }
   if (auto added = loop_.add_target(now, std::move(target), rule); !added) {
-    refused_[where] = added.error().message();
+    refused_[{where, id.task}] = added.error().message();
     return;
   }
   managed_[id] = where;

@@ -1,4 +1,5 @@
-// Purpose: which targets the rules select on this machine now: cgroups as they come and go, CPU sets.
+// Purpose: which targets the rules select on this machine now: cgroups as they come and go, CPU sets. Rules of different
+// tasks do not compete: a cgroup is a target of each task of which a rule matches it, with the best rule of that task.
 // Ownership: borrows loop and identifier.
 // Thread rule: one thread.
 #pragma once
@@ -8,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/rule.h"
@@ -20,7 +22,8 @@ namespace flash {
 
 class Targets {
  public:
-  using Rules = std::vector<std::shared_ptr<const Rule>>;  // by falling priority: the first match wins
+  using Rules =
+      std::vector<std::shared_ptr<const Rule>>;  // by falling priority: of a task the first match wins
 
   Targets(ControlLoop& loop, CgroupIdentifier& identifier, std::vector<int> online_cpus);
 
@@ -29,8 +32,9 @@ class Targets {
   /// New rules: every known cgroup is matched again; agents whose target is still selected keep their state.
   void set_rules(Now now, const Rules& rules);
 
-  /// Cgroups and CPU sets that a rule selects but the loop could not take, with the reason.
-  const std::map<std::string, std::string>& refused() const { return refused_; }
+  /// Cgroups and CPU sets, and the task, that a rule selects but the loop could not take, with the reason.
+  using Refused = std::map<std::pair<std::string, Task>, std::string>;
+  const Refused& refused() const { return refused_; }
 
   /// Rules that have selected nothing since they came, with what comes nearest; containers without a name
   /// where a rule wants one.
@@ -41,7 +45,7 @@ class Targets {
   struct Standing {
     std::shared_ptr<const Rule> rule;
     bool selects = false;  // has selected a target since the rule came
-    std::string taken_by;  // what it matches is this rule's
+    std::string taken_by;  // what it matches is this rule's, of the same task
     NearMiss near;
     bool lost = false;  // what came nearest is gone; what was farther is not known any more
   };
@@ -63,14 +67,14 @@ class Targets {
   Rules rules_;
   std::unordered_map<std::string, Cgroup> cgroups_;    // by path, all of them
   std::unordered_map<TargetId, std::string> managed_;  // -> path or CPU list
-  std::map<std::string, std::string> refused_;
+  Refused refused_;
   std::vector<Standing> standings_;
   std::map<std::string, Container> nameless_;  // cgroup -> container
   std::vector<Degraded> notes_;
   bool notes_are_old_ = true;
 };
 
-/// FNV-1a of the canonical CPU list: the identity of a CPU set.
-TargetId cpu_set_id(const std::vector<int>& cpus);
+/// FNV-1a of the canonical CPU list: which set it is, whatever the task.
+std::uint64_t cpu_set_value(const std::vector<int>& cpus);
 
 }  // namespace flash

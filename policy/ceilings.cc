@@ -5,9 +5,10 @@
 // parent has just now, the parent would be given what its children use of that, and both could only shrink;
 // and a learned action, which is a place in the range, would mean something else in every tick.
 #include <cmath>
+#include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 
 #include "policy/control_loop_impl.h"
 #include "policy/explain.h"
@@ -24,9 +25,10 @@ double ceiling_in(const Observation& o, Signal signal) {
 }  // namespace
 
 void ControlLoop::Impl::find_nesting() {
-  std::unordered_map<std::string_view, ManagedAgent*> by_path;
+  // Of one task: only its agents have the knobs that this is about.
+  std::map<std::pair<std::string_view, Task>, ManagedAgent*> by_path;
   for (const auto& a : agents)
-    if (a->target.id.kind == TargetKind::Cgroup) by_path[a->target.cgroup] = a.get();
+    if (a->target.id.kind == TargetKind::Cgroup) by_path[{a->target.cgroup, a->target.task()}] = a.get();
   for (const auto& a : agents) {
     a->above = nullptr;
     std::string_view path = a->target.cgroup;
@@ -34,7 +36,8 @@ void ControlLoop::Impl::find_nesting() {
       const auto slash = path.rfind('/');
       if (slash == std::string_view::npos) break;
       path = path.substr(0, slash > 0 ? slash : 1);
-      if (const auto found = by_path.find(path); found != by_path.end()) a->above = found->second;
+      if (const auto found = by_path.find({path, a->target.task()}); found != by_path.end())
+        a->above = found->second;
     }
   }
   nesting_known = true;

@@ -150,7 +150,7 @@ struct ManagedAgent {
   std::uint64_t last_objection = 0;  // seq of the last decision that a guard changed or refused
 
   NodeCapacity capacity;          // the node's, within the limits above the target: of this tick
-  ManagedAgent* above = nullptr;  // the nearest agent of a cgroup above it
+  ManagedAgent* above = nullptr;  // the nearest agent of its task of a cgroup above it
   std::uint64_t capacity_of_tick = 0;
 
   ObjectiveAccount objective;

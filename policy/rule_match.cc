@@ -7,7 +7,7 @@
 namespace flash {
 
 bool matches(const Rule& rule, const Target& target) {
-  if (task_spec(rule.task).target != target.id.kind) return false;
+  if (rule.task != target.task() || task_spec(rule.task).target != target.id.kind) return false;
   const Selector& s = rule.select;
   if (task_spec(rule.task).target == TargetKind::CpuSet) return s.cpus.empty() || s.cpus == target.cpus;
   bool any = false;

@@ -13,8 +13,8 @@
 
 namespace flash {
 
-/// All given parts match; an empty selector matches no cgroup. A cpu-frequency rule matches a CPU set that
-/// equals its list (no list: any set); a resource-limits rule matches cgroups only.
+/// The target is of the rule's task, and all given parts match; an empty selector matches no cgroup. A rule of CPU sets
+/// matches the one that equals its list (no list: any).
 bool matches(const Rule& rule, const Target& target);
 
 /// Does the rule vouch for a target whose owner cannot be told? It does where its select.cgroup names,
@@ -23,7 +23,8 @@ bool matches(const Rule& rule, const Target& target);
 /// whole path. "*" vouches for nothing.
 bool vouches_for(const Rule& rule, const Target& target);
 
-/// The matching rule of highest priority, of equal ones the first by name; nullptr if none matches.
+/// Of the target's task the matching rule of highest priority, of equal ones the first by name; nullptr if none
+/// matches.
 std::shared_ptr<const Rule> best_rule(std::span<const std::shared_ptr<const Rule>> rules,
                                       const Target& target);
 

@@ -16,10 +16,8 @@ Target target_of(const Pair& pair, std::uint64_t id) {
   t.name = pair.application().name;
   t.application = t.name;
   t.rule = pair.rule().name;
-  t.id.value = id;
-  t.managed_as = pair.task();
-  if (task_spec(pair.task()).target == TargetKind::CpuSet) {
-    t.id.kind = TargetKind::CpuSet;
+  t.id = {task_spec(pair.task()).target, id, pair.task()};
+  if (t.id.kind == TargetKind::CpuSet) {
     for (int i = 0; i < pair.cpus(); ++i) t.cpus.push_back(i);
   } else {
     t.cgroup = "/" + t.name;

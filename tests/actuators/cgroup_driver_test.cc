@@ -47,6 +47,16 @@ struct Knobs {
   std::vector<KnobInfo> found;
 };
 
+TEST(CgroupDriver, OffersATaskItsOwnKnobsAndNoOthers) {
+  Registry<TaskTraits>::Addition other{kTasks, {"other", ActionForm::Continuous, "other"}};
+  FakeHost host = v2_host();
+  CgroupDriver driver(host.root(), *host.layout());
+  Target target = app();
+  EXPECT_EQ(driver.discover(target, {})->size(), 2u);
+  target.id.task = *task_from_name("other");
+  EXPECT_THAT(*driver.discover(target, {}), IsEmpty()) << "of the same cgroup";
+}
+
 TEST(CgroupDriver, WritesV2AndKeepsThePeriod) {
   FakeHost host = v2_host();
   Knobs k(host);

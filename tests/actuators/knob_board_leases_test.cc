@@ -201,7 +201,7 @@ TEST_F(Board, WhatChangedWhileWeWereDeadIsForeign) {
 
 TEST_F(Board, AnotherTuningDaemonThatComesGetsItsKnobBack) {
   Target set = cgroup("policy0");
-  set.id.kind = TargetKind::CpuSet;
+  set.id = {TargetKind::CpuSet, set.id.value};
   set.cgroup = "";
   ASSERT_TRUE(board().adopt(set, rule));
   board().observe(at(0));

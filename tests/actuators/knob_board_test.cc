@@ -316,6 +316,29 @@ TEST_F(Board, AdoptingAgainKeepsLeases) {
   EXPECT_EQ(view("/a").lease, LeaseState::Ours);
 }
 
+TEST_F(Board, OfTwoAgentsOfACgroupOneLeavesWithWhatItWroteAndNothingElse) {
+  driver = ScriptedDriver({kCpu});
+  adopt("/a");
+  Target other = cgroup("/a");
+  other.id.task = Task::CpuFrequency;
+  ScriptedDriver memory({kMemory});
+  Ledger& ledger = *ledger_;
+  KnobBoard both({&driver, &memory}, ledger);
+  ASSERT_TRUE(both.adopt(other, rule));
+  ASSERT_TRUE(both.adopt(cgroup("/a"), rule));
+  both.observe(at(0));
+  // What the first has already is not the second's, whatever a driver offers.
+  EXPECT_TRUE(both.knobs(other.id)[0].writable);
+  EXPECT_FALSE(both.knobs(cgroup("/a").id)[0].writable);
+  EXPECT_EQ(both.knobs(cgroup("/a").id)[0].blocked_by, "another target controls it");
+  const KnobChange change{other.id, kCpu, 2};
+  ASSERT_EQ(both.apply(at(0), std::span(&change, 1))[0].status, WriteStatus::Written);
+  both.release(cgroup("/a").id);
+  EXPECT_EQ(kernel("/a"), 2);
+  both.release(other.id);
+  EXPECT_EQ(kernel("/a"), kUnlimited);
+}
+
 TEST_F(Board, ALimitThatTheKernelDoesNotTakeIsAFailure) {
   adopt("/a");
   kernel("/a") = 4;

@@ -89,6 +89,25 @@ TEST_F(LedgerFile, RemembersOriginalIntentAndConfirmedValue) {
   EXPECT_EQ(m->intended, 4096);
 }
 
+/// The file has kind and value of a target, as it always had: the task is the knob's.
+TEST_F(LedgerFile, RemembersOfWhichAgentAKnobIs) {
+  const Registry<TaskTraits>::Addition name{kTasks, {"toy-share", ActionForm::Continuous, "toys"}};
+  const Task task = *task_from_name("toy-share");
+  const Registry<KnobTraits>::Addition row{kKnobs, {next_knob_kind(), "toy-shares", "toys", task, 0.001}};
+  const KnobRef limit = knob("1 /a");
+  const KnobRef toy{row.row().kind, {TargetKind::Cgroup, 42, task}, "cgroupfs", "1 /a"};
+  put([&] {
+    Ledger ledger = open();
+    begin(ledger, limit, kUnlimited, "max 100000", 2);
+    begin(ledger, toy, 10, "10", 20);
+    return text();
+  }());
+  const Ledger ledger = open();
+  ASSERT_TRUE(ledger.find(limit) && ledger.find(toy));
+  EXPECT_EQ(ledger.find(limit)->ref.target, limit.target);
+  EXPECT_EQ(ledger.find(toy)->ref.target, toy.target);
+}
+
 TEST_F(LedgerFile, AnEmptyLedgerIsNoFile) {
   {
     Ledger ledger = open();

@@ -94,6 +94,30 @@ TEST_F(Statsd, WhatIsTooLongAgoIsNotBorrowed) {
   EXPECT_EQ(sample(1, Signal::LatencyP99).validity, Validity::Degraded);
 }
 
+TEST_F(Statsd, TwoTargetsOfACgroupHaveTheSamplesOfTheirApplicationUntilTheyLeave) {
+  start();
+  const TargetId one{TargetKind::Cgroup, 1}, other{TargetKind::Cgroup, 1, Task::CpuFrequency};
+  for (const TargetId id : {one, other}) {
+    Target t = target(1, "web");
+    t.id = id;
+    statsd_->track(t);
+    table_[id];
+  }
+  speak("latency:1|ms|#app:web");
+  statsd_->ingest("latency:10|ms|#app:web");
+  statsd_->collect(at(1), table_);
+  EXPECT_NEAR(table_[one][Signal::LatencyP50].value, 10, 0.2);
+  EXPECT_NEAR(table_[other][Signal::LatencyP50].value, 10, 0.2);
+  statsd_->untrack(one);
+  table_.erase(one);
+  statsd_->ingest("latency:20|ms|#app:web");
+  statsd_->collect(at(2), table_);
+  EXPECT_NEAR(table_[other][Signal::LatencyP50].value, 20, 0.4);
+  statsd_->untrack(other);
+  statsd_->ingest("latency:20|ms|#app:web");
+  EXPECT_EQ(statsd_->counters().unassigned, 1U);
+}
+
 TEST_F(Statsd, WeighsSampledLines) {
   start();
   track(1, "web");

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "tests/daemon/dbus_service_fixture.h"
+#include "tests/extension/toy_task.h"
 
 namespace flash {
 namespace {
@@ -237,6 +238,36 @@ TEST_F(DbusServiceTest, FindsAnAgentByWhatPeopleCallIt) {
     EXPECT_EQ(path_of(manager("GetAgent", "s", name)), "/org/flashd/agent/limits_12") << name;
   EXPECT_EQ(path_of(manager("GetAgentByCgroup", "s", "/system.slice/db.service")),
             "/org/flashd/agent/limits_12");
+}
+
+/// Names of agents of any task lead back to them, and no other spelling does.
+TEST_F(DbusServiceTest, FindsBothAgentsOfACgroupThatTwoTasksManage) {
+  const toy_task::ToyTask toy;
+  const TargetId toys{TargetKind::Cgroup, 11, toy.task};
+  world_.add(toys, "shop-web", "/machine/shop-web", "", {}, "toys");
+  world_.tick();
+  const char* path = "/org/flashd/agent/toys_11";
+  EXPECT_EQ(path_of(manager("GetAgent", "s", "toys_11")), path);
+  EXPECT_EQ(path_of(manager("GetAgent", "s", "limits_11")), "/org/flashd/agent/limits_11");
+  EXPECT_EQ(text_property(path, kAgent, "Task"), "toy-share");
+  EXPECT_EQ(text_property(path, kAgent, "Cgroup"), "/machine/shop-web");
+  for (const char* method : {"GetAgent", "GetAgentByCgroup"}) {
+    const Answer a = manager(method, "s", "/machine/shop-web");
+    EXPECT_EQ(a.error, "org.flashd.Error.AmbiguousTarget") << method;
+    EXPECT_THAT(a.text, HasSubstr("limits_11 (shop-web), toys_11 (shop-web)")) << method;
+  }
+  for (const char* name : {"toys_011", "toys_", "_11", "frequency_11"})
+    EXPECT_EQ(manager("GetAgent", "s", name).error, "org.flashd.Error.NoSuchTarget") << name;
+  world_.loop.remove_target(world_.now, toys, true);
+  EXPECT_EQ(path_of(manager("GetAgentByCgroup", "s", "/machine/shop-web")), "/org/flashd/agent/limits_11");
+}
+
+TEST_F(DbusServiceTest, ShowsTheGroupOfAnAgentsRule) {
+  EXPECT_EQ(text_property(ServiceWorld::kWebPath, kAgent, "Group"), "");
+  auto rule = std::make_shared<Rule>(*world_.loop.view(ServiceWorld::kWeb)->rule);
+  rule->group = "shop";
+  ASSERT_TRUE(world_.loop.change_rule(world_.now, ServiceWorld::kWeb, rule));
+  EXPECT_EQ(text_property(ServiceWorld::kWebPath, kAgent, "Group"), "shop");
 }
 
 TEST_F(DbusServiceTest, ListsTheCandidatesOfAnAmbiguousName) {

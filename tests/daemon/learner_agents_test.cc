@@ -131,7 +131,7 @@ TEST(LearningKey, IsPrintableAndBounded) {
   EXPECT_EQ(a.size(), link::kMaxName);
   EXPECT_NE(a, b);
   Target cpus;
-  cpus.id.kind = TargetKind::CpuSet;
+  cpus.id = {TargetKind::CpuSet, 1};
   cpus.cpus = {0, 1, 2, 8};
   EXPECT_EQ(learning_key(cpus), "cpu-frequency:0-2,8");
 }

@@ -410,8 +410,8 @@ TEST_F(NodeTest, AnOperatorsHoldAndModeOutliveANewNameOfTheRule) {
 }
 
 TEST(CpuSetId, IsTheListAndNotItsSpelling) {
-  EXPECT_EQ(cpu_set_id({0, 1, 2}), cpu_set_id({0, 1, 2}));
-  EXPECT_NE(cpu_set_id({0, 1, 2}), cpu_set_id({0, 1}));
+  EXPECT_EQ(cpu_set_value({0, 1, 2}), cpu_set_value({0, 1, 2}));
+  EXPECT_NE(cpu_set_value({0, 1, 2}), cpu_set_value({0, 1}));
 }
 
 }  // namespace

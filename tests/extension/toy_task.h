@@ -37,7 +37,7 @@ inline constexpr StateEntry kEntries[] = {
 
 /// The rows, in the order in which one refers to the other, for as long as this lives.
 struct ToyTask {
-  Registry<TaskTraits>::Addition name{kTasks, {"toy-share", ActionForm::Continuous}};
+  Registry<TaskTraits>::Addition name{kTasks, {"toy-share", ActionForm::Continuous, "toys"}};
   Task task = *task_from_name("toy-share");
   Registry<KnobTraits>::Addition traits{kKnobs, {next_knob_kind(), "toy-shares", "toys", task, 0.001}};
   KnobKind knob = traits.row().kind;
@@ -115,7 +115,6 @@ inline PolicySnapshot policy_of(Task task) {
 
 class ToyTaskTest : public testing::Test {
  protected:
-  static constexpr TargetId kCgroup{TargetKind::Cgroup, 21};
   ToyTaskTest() {
     char name[] = "/tmp/flashd-extension-XXXXXX";
     folder_ = mkdtemp(name);
@@ -127,11 +126,10 @@ class ToyTaskTest : public testing::Test {
     rule_->select.cgroup = "/toys";
     rule_->limits[toy_.knob].min = 1;
     rule_->exploration.fallback_share = 0;
-    target_.id = kCgroup;
+    target_.id = id_;
     target_.name = "toys";
     target_.cgroup = "/toys";
-    target_.managed_as = toy_.task;
-    actuator_.offer(kCgroup, toy_.knob, 10, 1, kMost);
+    actuator_.offer(id_, toy_.knob, 10, 1, kMost);
   }
   ~ToyTaskTest() override { std::filesystem::remove_all(folder_); }
 
@@ -162,6 +160,7 @@ class ToyTaskTest : public testing::Test {
   Now now() const { return {from_seconds(1000 + time_), WallTime(from_seconds(1.7e9 + time_))}; }
 
   ToyTask toy_;
+  const TargetId id_{TargetKind::Cgroup, 21, toy_.task};
   std::string folder_;
   DecisionJournal journal_;
   LearnerAgents agents_;

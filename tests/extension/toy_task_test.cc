@@ -35,7 +35,7 @@ TEST_F(ToyTaskTest, IsKnownByNameAndItsRuleSelectsACgroup) {
 TEST_F(ToyTaskTest, IsGoneWithItsRows) {
   EXPECT_TRUE(task_from_name("toy-share").has_value());
   {
-    Registry<TaskTraits>::Addition other{kTasks, {"another", ActionForm::Discrete}};
+    Registry<TaskTraits>::Addition other{kTasks, {"another", ActionForm::Discrete, "another"}};
     EXPECT_TRUE(task_from_name("another").has_value());
   }
   EXPECT_FALSE(task_from_name("another").has_value());
@@ -56,23 +56,23 @@ TEST_F(ToyTaskTest, ATickSensesRewardsAndActsByItsRow) {
 TEST_F(ToyTaskTest, APolicyOfItIsAcceptedInTheSeatAndOneOfAnotherShapeIsNot) {
   run(8);
   EXPECT_TRUE(
-      loop_->offer_snapshot(now(), kCgroup, std::make_shared<const PolicySnapshot>(policy_of(toy_.task))));
+      loop_->offer_snapshot(now(), id_, std::make_shared<const PolicySnapshot>(policy_of(toy_.task))));
   PolicySnapshot wide = policy_of(toy_.task);
   wide.version = 2;
   wide.actor = {DenseLayer{2, 2, {0, 0, 0, 0}, {0, 0}, Activation::Tanh}};
-  EXPECT_FALSE(loop_->offer_snapshot(now(), kCgroup, std::make_shared<const PolicySnapshot>(wide)));
+  EXPECT_FALSE(loop_->offer_snapshot(now(), id_, std::make_shared<const PolicySnapshot>(wide)));
   run(1);
   PolicySnapshot swapped = policy_of(toy_.task);
   swapped.version = 2;
   std::swap(swapped.layout->state[0], swapped.layout->state[1]);
-  const auto refused = loop_->offer_snapshot(now(), kCgroup, std::make_shared<const PolicySnapshot>(swapped));
+  const auto refused = loop_->offer_snapshot(now(), id_, std::make_shared<const PolicySnapshot>(swapped));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message(),
             "policy snapshot: another layout: state entry 0 is 'toy_use' there, 'toy_share' here");
   PolicySnapshot other = policy_of(toy_.task);
   other.version = 2;
   other.task = Task::ResourceLimits;
-  EXPECT_FALSE(loop_->offer_snapshot(now(), kCgroup, std::make_shared<const PolicySnapshot>(other)));
+  EXPECT_FALSE(loop_->offer_snapshot(now(), id_, std::make_shared<const PolicySnapshot>(other)));
 }
 
 TEST_F(ToyTaskTest, ItsJournalIsReadBackAndReplayed) {
@@ -108,7 +108,7 @@ TEST_F(ToyTaskTest, IsStoredLearnedFromAndDecidedByWhatWasLearned) {
   std::size_t accepted = 0, learned = 0;
   decided_ = [&] {
     if (agent.empty()) {
-      const auto sent = link::decode_down(link::encode(link::Down(agents_.find(kCgroup)->announce)));
+      const auto sent = link::decode_down(link::encode(link::Down(agents_.find(id_)->announce)));
       const auto& announce = std::get<link::Announce>(*sent);
       agent = announce.agent;
       run_id = store.begin_run(announce, hello.epoch)->id;
@@ -133,7 +133,7 @@ TEST_F(ToyTaskTest, IsStoredLearnedFromAndDecidedByWhatWasLearned) {
       PolicySnapshot policy = *to_policy(*decode_tensor_file(offer.policy));
       link::Verdict verdict{offer.agent, policy.version, true, {}};
       const auto taken =
-          loop_->offer_snapshot(now(), kCgroup, std::make_shared<const PolicySnapshot>(std::move(policy)));
+          loop_->offer_snapshot(now(), id_, std::make_shared<const PolicySnapshot>(std::move(policy)));
       if (!taken) verdict.reason = taken.error().message();
       verdict.accepted = static_cast<bool>(taken);
       accepted += verdict.accepted;
@@ -143,7 +143,7 @@ TEST_F(ToyTaskTest, IsStoredLearnedFromAndDecidedByWhatWasLearned) {
   EXPECT_GT(accepted, 0U) << testing::PrintToString(said);
   EXPECT_GT(learned, 0U) << last_.controller_reason;
   const SpaceLayout layout = space_layout(task_spec(toy_.task), *rule_);
-  const std::string key = agents_.find(kCgroup)->announce.key;
+  const std::string key = agents_.find(id_)->announce.key;
   EXPECT_GT(store.recent_transitions(key, 1000, layout)->size(), 100U);
   SpaceLayout swapped = layout;
   std::swap(swapped.state[0], swapped.state[1]);
@@ -152,7 +152,7 @@ TEST_F(ToyTaskTest, IsStoredLearnedFromAndDecidedByWhatWasLearned) {
 
 TEST_F(ToyTaskTest, TheLearnerIsToldOfItsAgentInItsWords) {
   run(3);
-  const LearnerAgent* agent = agents_.find(kCgroup);
+  const LearnerAgent* agent = agents_.find(id_);
   ASSERT_NE(agent, nullptr);
   EXPECT_EQ(agent->announce.layout.task, toy_.task);
   EXPECT_THAT(agent->announce.layout.state, testing::ElementsAre("toy_share", "toy_use"));

@@ -125,7 +125,7 @@ TEST(ToyLimit, IsNoOutputOfATaskThatDoesNotSetIt) {
 
 /// A task whose policies set all three.
 struct ToyTask {
-  Registry<TaskTraits>::Addition traits{kTasks, {"toy-limits", ActionForm::Continuous}};
+  Registry<TaskTraits>::Addition traits{kTasks, {"toy-limits", ActionForm::Continuous, "toy"}};
   explicit ToyTask(KnobKind toy) : knobs{KnobKind::CpuLimit, KnobKind::MemoryLimit, toy} {}
   Task task = *task_from_name("toy-limits");
   std::array<KnobKind, 3> knobs;

@@ -105,7 +105,7 @@ TEST_F(Account, OfLimitsTheRulesAreNotMeasuredApart) {
 TEST(AgentsAccount, IsOfItsTargetsTask) {
   const auto held_after_four_misses = [](TargetKind kind) {
     Target target;
-    target.id.kind = kind;
+    target.id = {kind, 1};
     ManagedAgent agent(target, std::make_shared<const Rule>(), 1, Random(1));
     for (int i = 0; i < 4; ++i) agent.objective.step(true, false);
     return agent.objective.overdrawn();

@@ -166,6 +166,22 @@ TEST(RuleMatch, TasksDoNotMix) {
   EXPECT_FALSE(matches(r, cpus));
 }
 
+TEST(RuleMatch, OfEachTaskOneRuleWins) {
+  auto limits = std::make_shared<Rule>(), other = std::make_shared<Rule>();
+  limits->name = "limits";
+  limits->select.cgroup = "*";
+  *other = *limits;
+  other->name = "other";
+  other->task = Task::CpuFrequency;
+  other->priority = 9;
+  const std::vector<std::shared_ptr<const Rule>> rules = {other, limits};
+  EXPECT_EQ(best_rule(rules, cgroup("/web")), limits);
+  Target under_another = cgroup("/web");
+  under_another.id.task = Task::CpuFrequency;
+  EXPECT_FALSE(matches(*limits, under_another));
+  EXPECT_EQ(best_rule(rules, under_another), nullptr) << "a task manages things of one kind";
+}
+
 TEST(RuleMatch, TheHighestPriorityWinsThenTheName) {
   const auto rule = [](std::string name, int priority, std::string glob) {
     auto r = std::make_shared<Rule>();

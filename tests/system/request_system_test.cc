@@ -403,6 +403,37 @@ TEST_F(RequestSamples, AreLatencyAndRateOfTheTickAndMissingBeforeTheFirstRequest
   EXPECT_FALSE(idle[Signal::LatencyP99].usable());
 }
 
+TEST_F(RequestSamples, OfTwoTargetsOfACgroupAreThereUntilEachLeaves) {
+  Sampled sampled(*this);
+  auto& [cgroup, target, collector] = sampled;
+  Server server(cgroup, {.takes = 1ms});
+  const Fd fd = server.connect();
+  for (int i = 0; i < 20; ++i) ask(fd);
+  tick(collector, target, 1s);
+  Target other = target;
+  other.id.task = Task::CpuFrequency;
+  collector.track(other);
+  const auto both = [&, &collector = collector, &target = target](Duration at) {
+    table_[target.id] = table_[other.id] = {};
+    collector.collect({at, {}}, table_);
+  };
+  both(2s);
+  EXPECT_FALSE(table_[other.id][Signal::LatencyP50].usable()) << "what was before it came is not its own";
+  for (int i = 0; i < 20; ++i) ask(fd);
+  both(3s);
+  for (const TargetId id : {target.id, other.id}) {
+    EXPECT_EQ(table_[id][Signal::RequestRate].value, 20);
+    EXPECT_TRUE(table_[id][Signal::LatencyP50].usable());
+  }
+  collector.untrack(target.id);
+  for (int i = 0; i < 10; ++i) ask(fd);
+  both(4s);
+  EXPECT_EQ(table_[other.id][Signal::RequestRate].value, 10);
+  collector.untrack(other.id);
+  collector.track(target);
+  EXPECT_EQ(collector.why_not(target.id), "no request has been seen on its TCP connections");
+}
+
 TEST_F(RequestSamples, APausedProbeSaysWhyAndMeasuresAgainWhenItIsBack) {
   Sampled sampled(*this);
   auto& [cgroup, target, collector] = sampled;

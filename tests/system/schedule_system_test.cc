@@ -243,6 +243,35 @@ TEST_F(ScheduleOnThisKernel, AVanishedCgroupIsMissingAndItsEntryForgotten) {
   EXPECT_EQ(here[Signal::TaskClock].validity, Validity::Good);
 }
 
+TEST_F(ScheduleOnThisKernel, TwoTargetsOfACgroupAreCountedUntilEachLeaves) {
+  OwnCgroup cgroup(layout_, base_);
+  const Target one = cgroup.target();
+  Target other = one;
+  other.id.task = Task::CpuFrequency;
+  ScheduleCollector schedule(HostRoot(), &layout_);
+  CgroupChild child(cgroup.directories(), spin_and_sleep);
+  ObservationTable table;
+  const Observation &a = table[one.id], &b = table[other.id];
+  ASSERT_TRUE(schedule.track(one)) << schedule.why_not();
+  schedule.collect(now(), table);
+  std::this_thread::sleep_for(300ms);
+  ASSERT_TRUE(schedule.track(other)) << schedule.why_not();
+  schedule.collect(now(), table);
+  EXPECT_TRUE(a[Signal::TaskClock].usable());
+  EXPECT_FALSE(b[Signal::TaskClock].usable()) << "what was before it came is not its own";
+  std::this_thread::sleep_for(300ms);
+  schedule.collect(now(), table);
+  EXPECT_GT(a[Signal::TaskClock].value, 0);
+  EXPECT_EQ(a[Signal::TaskClock].value, b[Signal::TaskClock].value);
+  schedule.untrack(one.id);
+  std::this_thread::sleep_for(300ms);
+  schedule.collect(now(), table);
+  EXPECT_GT(b[Signal::TaskClock].value, 0);
+  EXPECT_EQ(b[Signal::TaskClock].validity, Validity::Good);
+  schedule.untrack(other.id);
+  EXPECT_TRUE(schedule.track(one)) << "the entry is free again: " << schedule.why_not();
+}
+
 TEST_F(ScheduleOnThisKernel, AFullMapIsReportedAndPerfTakesTheRest) {
   OwnCgroup cgroup(layout_, base_);
   Target first = cgroup.target(), second = first, third = first;

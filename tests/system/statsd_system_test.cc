@@ -2,7 +2,9 @@
 // the sender's own context.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -11,12 +13,19 @@
 #include <system_error>
 
 #include "collectors/bpf/statsd_door.h"
+#include "collectors/statsd_collector.h"
 #include "host/file_io.h"
 #include "tests/support/own_cgroup.h"
 #include "tests/support/unprivileged.h"
 
 namespace flash::statsd_system_test {
 namespace {
+
+Duration clock_now(clockid_t clock) {
+  timespec t{};
+  ::clock_gettime(clock, &t);
+  return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+}
 
 class Door : public testing::Test {
  protected:
@@ -106,6 +115,48 @@ TEST_F(Door, TakesAsManyCgroupsAsItWasMadeFor) {
   const auto third = (*small)->admit(3);
   ASSERT_FALSE(third);
   EXPECT_TRUE(third.error().is(std::errc::argument_list_too_long)) << third.error().message();
+}
+
+TEST_F(Door, IsOpenToACgroupUntilItsLastTargetLeft) {
+  OwnCgroup cgroup(layout_, base_ + "-shared");
+  StatsdOptions options;
+  options.socket = "/tmp/flashd-test-door-" + std::to_string(::getpid());
+  options.clocks = [] { return StatsdClocks{clock_now(CLOCK_BOOTTIME), clock_now(CLOCK_REALTIME)}; };
+  const auto opened = StatsdCollector::open(options, StatsdSenders(HostRoot(), &layout_));
+  ASSERT_TRUE(opened) << opened.error().message();
+  StatsdCollector& statsd = **opened;
+  ASSERT_EQ(statsd.no_door(), "");
+  // More than strangers may send, and less than a target's processes may.
+  const auto dropped_of_a_thousand = [&] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);
+      for (const std::string& d : cgroup.directories()) std::ofstream(d + "/cgroup.procs") << ::getpid();
+      sockaddr_un to{};
+      to.sun_family = AF_UNIX;
+      options.socket.copy(to.sun_path, sizeof to.sun_path - 1);
+      const int fd = ::socket(AF_UNIX, SOCK_DGRAM, 0);
+      for (int i = 0; i < 1000; ++i)
+        ::sendto(fd, "line", 4, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+      ::_exit(0);
+    }
+    while (::waitpid(child, nullptr, WNOHANG) == 0) statsd.drain();
+    ObservationTable table;
+    const std::uint64_t before = statsd.counters().strangers_at_door;
+    statsd.collect({}, table);
+    return statsd.counters().strangers_at_door - before;
+  };
+  Target one = cgroup.target();
+  one.application = "web";
+  Target other = one;
+  other.id.task = Task::CpuFrequency;
+  statsd.track(one);
+  statsd.track(other);
+  EXPECT_EQ(dropped_of_a_thousand(), 0u);
+  statsd.untrack(one.id);
+  EXPECT_EQ(dropped_of_a_thousand(), 0u) << "the other target is still there";
+  statsd.untrack(other.id);
+  EXPECT_GT(dropped_of_a_thousand(), 0u);
 }
 
 TEST_F(Door, WithoutCapabilitiesSaysSo) {
