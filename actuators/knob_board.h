@@ -86,6 +86,7 @@ class KnobBoard final : public Actuator {
   bool has_grown(const Knob& knob, const KnobView& view, const KnobInfo& offered) const;
   void refresh_blocked(Now now);
   void look_for_missing();
+  bool instances_changed(const Managed& managed) const;
   Step step_for(const KnobChange& change);
   std::optional<Step> prepare(Now now, const KnobChange& change, std::span<const Step> earlier,
                               KnobOutcome& out);

@@ -242,6 +242,29 @@ void KnobBoard::look_for_missing() {
   }
 }
 
+/// Devices, domains and interfaces come and go while their cgroup stays.
+bool KnobBoard::instances_changed(const Managed& m) const {
+  const auto several = [&m](KnobKind kind) {
+    const LimitFile* const row = limit_file(kind);
+    return row && row->instances && m.rule.limits[kind].manage;
+  };
+  if (std::none_of(limit_files.begin(), limit_files.end(),
+                   [&](const LimitFile& row) { return several(row.knob); }))
+    return false;
+  std::vector<KnobId> have, offered;
+  for (const Knob& k : m.knobs)
+    if (several(k.ref.kind.kind)) have.push_back(k.ref.kind);
+  for (KnobDriver* driver : drivers_) {
+    const auto found = driver->discover(m.target, m.rule);
+    if (!found) return false;
+    for (const KnobInfo& info : *found)
+      if (several(info.ref.kind.kind)) offered.push_back(info.ref.kind);
+  }
+  std::sort(have.begin(), have.end());
+  std::sort(offered.begin(), offered.end());
+  return have != offered;
+}
+
 /// CPUs came that the knob does not have, and it can be adopted again with them: nobody's hold would be lost,
 /// and all that it wrote can be put back first.
 bool KnobBoard::has_grown(const Knob& knob, const KnobView& view, const KnobInfo& offered) const {
@@ -271,6 +294,9 @@ void KnobBoard::refresh_blocked(Now now) {
   next_rediscover_ = now.mono + from_seconds(options_.rediscover_s);
   if (orphans_) restore_orphans();
   for (auto& [id, managed] : managed_) {
+    // A driver that fails now is asked again; what is there stays as it is.
+    if (id.kind == TargetKind::Cgroup && instances_changed(*managed))
+      static_cast<void>(adopt(Target(managed->target), Rule(managed->rule)));
     const bool blocked = std::any_of(managed->knobs.begin(), managed->knobs.end(), [](const Knob& k) {
       return !k.blocked.empty() && k.blocked != kTakenByOther;
     });

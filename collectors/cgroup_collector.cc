@@ -20,6 +20,10 @@ Sample in_force(const Sample& own, const Ceiling& above) {
   return own.validity == Validity::Invalid ? own : lower({own, {}}, above).value;
 }
 
+std::optional<double> read_already(const Sample& s) {
+  return s.usable() ? std::optional(s.value) : std::nullopt;
+}
+
 }  // namespace
 
 CgroupCollector::CgroupCollector(CgroupLayout layout, CgroupCollectorOptions options)
@@ -54,16 +58,18 @@ void CgroupCollector::collect(Now now, ObservationTable& table) {
   for (auto& [id, state] : states_) {
     const auto found = table.find(id);
     if (found == table.end()) continue;
-    for (const auto signal : kSignals) found->second[signal] = Sample::missing();
-    if (!state.gone) collect_one(now, state, found->second);
+    Observation& out = found->second;
+    const OwnLimits own{read_already(out[Signal::CpuLimit]), read_already(out[Signal::MemoryLimit])};
+    for (const auto signal : kSignals) out[signal] = Sample::missing();
+    if (!state.gone) collect_one(now, state, own, out);
   }
 }
 
-void CgroupCollector::collect_one(Now now, State& state, Observation& out) {
+void CgroupCollector::collect_one(Now now, State& state, const OwnLimits& own, Observation& out) {
   ++state.ticks;
   state.out_of_files = false;
-  collect_cpu(now, state, out);
-  collect_memory(now, state, out);
+  collect_cpu(now, state, own, out);
+  collect_memory(now, state, own, out);
   collect_io(now, state, out);
   out[Signal::Pids] = sample(state, state.cgroup.pids());
   out_of_files_ |= state.out_of_files;
@@ -78,7 +84,7 @@ Sample CgroupCollector::failed(State& state, const Error& error) {
   return sample_of(error);
 }
 
-void CgroupCollector::collect_cpu(Now now, State& state, Observation& out) {
+void CgroupCollector::collect_cpu(Now now, State& state, const OwnLimits& own, Observation& out) {
   const auto stat = state.cgroup.cpu_stat();
   if (!stat) {
     for (const auto s : {Signal::CpuUsage, Signal::CpuThrottled, Signal::CpuThrottledTime})
@@ -97,14 +103,14 @@ void CgroupCollector::collect_cpu(Now now, State& state, Observation& out) {
   }
   state.cores = state.above ? state.above->cores : Ceiling{};
   out[Signal::CpuCeiling] = state.cores.value;
-  out[Signal::CpuLimit] = in_force(sample(state, state.cgroup.cpu_limit()), state.cores);
+  out[Signal::CpuLimit] = in_force(sample(state, state.cgroup.cpu_limit(own.cores)), state.cores);
   if (state.above && out[Signal::CpuThrottled].validity != Validity::Invalid) {
     out[Signal::CpuThrottled] = worse(out[Signal::CpuThrottled], state.above->throttled);
     out[Signal::CpuThrottledTime] = worse(out[Signal::CpuThrottledTime], state.above->throttled_time);
   }
 }
 
-void CgroupCollector::collect_memory(Now now, State& state, Observation& out) {
+void CgroupCollector::collect_memory(Now now, State& state, const OwnLimits& known, Observation& out) {
   const auto usage = state.cgroup.memory_usage();
   out[Signal::MemoryUsage] = sample(state, usage);
   if (!state.inactive.usable() || now.mono - state.inactive_at >= options_.memory_stat_every) {
@@ -120,7 +126,7 @@ void CgroupCollector::collect_memory(Now now, State& state, Observation& out) {
   state.memory = state.above ? state.above->memory : Ceiling{};
   Sample own = Sample::missing();
   state.own_memory_max = false;
-  if (const auto limits = state.cgroup.memory_limits()) {
+  if (const auto limits = state.cgroup.memory_limits(known.memory)) {
     own = Sample::good(std::min(limits->high, limits->max));
     // memory.max stands above the knob, which is memory.high there.
     state.own_memory_max = state.cgroup.memory_knob_is_high() && std::isfinite(limits->max) &&

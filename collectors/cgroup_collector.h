@@ -1,9 +1,12 @@
 // Purpose: CPU, memory, I/O and task numbers of Cgroup targets, from cgroup v2 or v1. Limits and throttling
-// are what the target really meets: its own and those of the cgroups above it (cgroup_ancestors).
+// are what the target really meets: its own and those of the cgroups above it (cgroup_ancestors). Its own are as
+// the knob board has read them in this tick; one that is no knob of the board's (the rule does not manage it) is
+// read here.
 // Ownership: keeps a dozen descriptors per target open until untrack().
 // Thread rule: the control loop's thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -61,9 +64,13 @@ class CgroupCollector final : public Collector {
   static Sample sample(State& state, const Result<T>& result) {
     return result ? Sample::good(static_cast<double>(*result)) : failed(state, result.error());
   }
-  void collect_one(Now now, State& state, Observation& out);
-  void collect_cpu(Now now, State& state, Observation& out);
-  void collect_memory(Now now, State& state, Observation& out);
+  /// Of a target's knobs, as the board has read them.
+  struct OwnLimits {
+    std::optional<double> cores, memory;
+  };
+  void collect_one(Now now, State& state, const OwnLimits& own, Observation& out);
+  void collect_cpu(Now now, State& state, const OwnLimits& own, Observation& out);
+  void collect_memory(Now now, State& state, const OwnLimits& known, Observation& out);
   void collect_io(Now now, State& state, Observation& out);
 
   CgroupLayout layout_;

@@ -23,7 +23,7 @@
 
 namespace flash {
 
-/// Observations of one tick by target. Collectors find entries for the tracked targets already there.
+/// By target, of one tick. Collectors find entries there, with the limits that the knob board has just read.
 using ObservationTable = std::unordered_map<TargetId, Observation>;
 
 /// Why something works less well than it should, shown on D-Bus and by flashctl status.

@@ -56,6 +56,8 @@ const LearnerAgent& LearnerAgents::add(const Target& target, const SpaceLayout& 
     ++present_;
   } else {
     announce.model_version = agent->announce.model_version;
+    // Steps with the numbers of the old layout that were not said yet would be taken for those of the new one.
+    if (layout.digest() != agent->announce.layout.digest()) agent->stored = agent->last;
   }
   agent->id = target.id;
   agent->announce = std::move(announce);

@@ -43,7 +43,8 @@ struct LearnerAgent {
 
 class LearnerAgents {
  public:
-  /// An agent is there (again: what is announced of it may have changed). It is not announced yet.
+  /// An agent is there (again: what is announced of it may have changed; with another layout what was recorded of it
+  /// and not said is left out). It is not announced yet.
   const LearnerAgent& add(const Target& target, const SpaceLayout& layout);
   /// nullptr: no such agent, or it is gone already. Kept while it has steps or is announced.
   const LearnerAgent* remove(TargetId id);

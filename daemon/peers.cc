@@ -168,7 +168,7 @@ void Peers::changed(TargetId id, AgentChange change) {
   if (change.removed) {
     if (learner_) learner_->agent_removed(id);
     episodes_.removed(id);
-  } else if (learner_ && change.added) {
+  } else if (learner_ && (change.added || change.layout)) {
     if (const auto view = node_.loop().view(id)) learner_->agent_added(*view->target, *view->layout);
   }
 }

@@ -59,8 +59,8 @@ std::vector<float> limits_form(Task task, const Action& action, const std::vecto
 
 class Replay {
  public:
-  Replay(const ReplayOptions& options, PolicySnapshot snapshot)
-      : options_(options), policy_(std::move(snapshot)) {
+  Replay(const ReplayOptions& options, PolicySnapshot snapshot, std::vector<std::string> sets)
+      : options_(options), policy_(std::move(snapshot)), sets_(std::move(sets)) {
     policy_.actor.prepare(scratch_);
     policy_.critic.prepare(critic_scratch_);
     report_.version = policy_.snapshot.version;
@@ -78,6 +78,8 @@ class Replay {
            (!e.cgroup.empty() && options_.target == e.cgroup) ||
            (!e.application.empty() && options_.target == e.application);
   }
+  /// Does the policy set what this decision was about, with the same devices?
+  bool sets_its_knobs(const JournalEntry& e) const;
   /// Discounted reward that the policy's critic expects, NaN without a critic.
   double value(const JournalEntry& e, const Action& action, const std::vector<float>& scores);
   std::vector<Attribution> attributions(const JournalEntry& e, const KnobId& knob,
@@ -86,10 +88,21 @@ class Replay {
 
   const ReplayOptions& options_;
   CompiledPolicy policy_;
+  std::vector<std::string> sets_;  // SpaceLayout::actions
   EvaluatorScratch scratch_, critic_scratch_;
   ReplayReport report_;
   std::set<std::string> targets_;  // seen, for an error's sake
 };
+
+bool Replay::sets_its_knobs(const JournalEntry& e) const {
+  OutputKnobs knobs;
+  const std::size_t n = output_knobs(report_.task, e.contexts, knobs);
+  if (n < sets_.size() || (n > sets_.size() && action_form(report_.task) == ActionForm::Continuous))
+    return false;
+  for (std::size_t i = 0; i < sets_.size(); ++i)
+    if (knobs[i] && knob_name(knobs[i]->knob) != sets_[i]) return false;
+  return true;
+}
 
 double Replay::value(const JournalEntry& e, const Action& action, const std::vector<float>& scores) {
   double y = 0;
@@ -166,6 +179,10 @@ Result<void> Replay::take(const JournalEntry& e) {
   }
   if (e.state.size() != policy_.snapshot.mean.size()) {
     ++report_.other_state;
+    return {};
+  }
+  if (!sets_its_knobs(e)) {
+    ++report_.no_knob;
     return {};
   }
   const auto y = policy_.actor.evaluate(e.state, scratch_);
@@ -284,14 +301,20 @@ Result<ReplayReport> replay(const ReplayOptions& options) {
   const TaskSpec& spec = task_spec(snapshot->task);
   Rule rule;
   if (snapshot->mean.size() > spec.state.size()) rule.group = "any";
-  SpaceLayout here = space_layout(spec, rule);
+  std::vector<KnobId> instances;
+  if (snapshot->layout)
+    for (const std::string& action : snapshot->layout->actions)
+      if (auto knob = knob_from_name(action); knob && !knob->instance.empty())
+        instances.push_back(*std::move(knob));
+  std::sort(instances.begin(), instances.end());
+  SpaceLayout here = space_layout(spec, rule, instances);
   // What is rewarded may differ: that is what one wants to compare.
   here.reward.clear();
   if (snapshot->layout)
     if (auto same = same_layout(*snapshot->layout, here); !same) return in_model(std::move(same).error());
   if (auto valid = snapshot->validate(here.state_dim(), here.action_dim()); !valid)
     return in_model(std::move(valid).error());
-  Replay replay(options, std::move(*snapshot));
+  Replay replay(options, std::move(*snapshot), std::move(here.actions));
   FLASH_TRY(const JournalRead read,
             read_journal(options.journal, [&](const JournalEntry& e) { return replay.take(e); }));
   return std::move(replay).finish(read);

@@ -174,7 +174,8 @@ Result<CpuStat> Cgroup::cpu_stat() const {
   return all;
 }
 
-Result<double> Cgroup::cpu_limit() const {
+Result<double> Cgroup::cpu_limit(std::optional<double> known) const {
+  if (known && kept(File::CpuLimit).is_open()) return *known;
   Buffer buffer;
   FLASH_TRY(const auto text, read(File::CpuLimit, buffer));
   if (v2(CgroupController::Cpu)) return parse_cpu_max(text);
@@ -189,15 +190,24 @@ Result<std::uint64_t> Cgroup::memory_usage() const {
   return parse_u64(text);
 }
 
-Result<MemoryLimits> Cgroup::memory_limits() const {
+Result<MemoryLimits> Cgroup::memory_limits(std::optional<double> known) const {
   Buffer buffer;
   MemoryLimits limits;
   const bool is_v2 = v2(CgroupController::Memory);
+  if (known && !kept(is_v2 ? File::MemoryHigh : File::MemoryMax).is_open()) known.reset();
+  if (known && !is_v2) {
+    limits.max = *known;
+    return limits;
+  }
   const auto max = read(File::MemoryMax, buffer);
   if (max) {
     FLASH_TRY(limits.max, is_v2 ? parse_limit_v2(*max) : parse_limit_v1(*max));
   } else if (!absent(max.error())) {
     return max.error();
+  }
+  if (known) {
+    limits.high = *known;
+    return limits;
   }
   if (is_v2) {
     const auto high = read(File::MemoryHigh, buffer);

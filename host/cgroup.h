@@ -49,7 +49,8 @@ struct MemoryLimits {
 /// EINVAL, ERANGE: the file holds what it cannot hold; EMFILE, ENFILE: no descriptors left. Files that come
 /// later (a controller is enabled, pressure switched on, a v1 runtime makes a cgroup in one hierarchy after
 /// another) are found by reading (KeptFile), unless they belong to another cgroup of the same name. No method
-/// allocates unless it fails.
+/// allocates unless it fails. `known`: what the file of the cgroup's knob says, from who has read it in this
+/// tick already; where the cgroup has that file, it is not read again.
 class Cgroup {
  public:
   /// Opens every file that exists. ENOENT: no such cgroup in the reference hierarchy. EMFILE, ENFILE: no
@@ -65,10 +66,10 @@ class Cgroup {
   /// cpu.stat alone, without v1's usage; nothing in it where there is no such file.
   Result<CpuStat> bandwidth() const;
   /// Cores; +inf = none. v2 cpu.max (absent in the root cgroup), v1 cpu.cfs_quota_us / cpu.cfs_period_us.
-  Result<double> cpu_limit() const;
+  Result<double> cpu_limit(std::optional<double> known = {}) const;
   Result<std::uint64_t> memory_usage() const;
-  /// ENOENT only where it has neither file.
-  Result<MemoryLimits> memory_limits() const;
+  /// ENOENT only where it has neither file. The knob is v2's memory.high, v1's memory.limit_in_bytes.
+  Result<MemoryLimits> memory_limits(std::optional<double> known = {}) const;
   /// The lower of both, bytes; +inf = none.
   Result<double> memory_limit() const;
   /// Bytes that the kernel does not reclaim from it, or not before others' (the higher of v2 memory.min and

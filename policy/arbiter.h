@@ -16,9 +16,9 @@
 
 namespace flash {
 
-struct MemoryRequest {
+struct CapacityRequest {
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
-  double counts = 0;          // bytes: what of it counts now, counted_memory()
+  double counts = 0;          // bytes: what of it counts now, counted_capacity()
   double used = 0;            // bytes in use, what is below it included
   double current = 0;         // limit in force; +inf: none
   double wanted = 0;          // after the guards; what is not above `current` is no growth
@@ -31,7 +31,7 @@ struct MemoryRequest {
 /// What of a target counts: the highest of what it uses (working set), what the kernel protects of it
 /// (memory.min, memory.low) and what flashd has given it: growth granted before, on top of what counted then.
 /// Never more than the limit in force.
-double counted_memory(double used, double guarded, double given, double limit);
+double counted_capacity(double used, double guarded, double given, double limit);
 
 /// Shrinking is always granted, at once and in full. What is then free of `available` (never less than 0: a
 /// node that is overcommitted already grants no growth) goes to those who want to grow: the highest priority
@@ -39,6 +39,6 @@ double counted_memory(double used, double guarded, double given, double limit);
 /// the one above counts with the higher of its own and of all below together, but never beyond its limit.
 /// Where it counts with more than those below, they grow within that.
 /// REQUIRES: no request is above itself.
-void grant_memory(std::span<MemoryRequest> requests, double available);
+void grant_capacity(std::span<CapacityRequest> requests, double available);
 
 }  // namespace flash

@@ -1,6 +1,7 @@
-// Purpose: what stands for the objective of resource-limits where a rule gives none: CPU throttling and
-// pressure (PSI). A learned policy under which they rise clearly above what they were under the rules is out
-// within seconds. docs/adr/0023-capacity-and-contention.md.
+// Purpose: what stands for the objective of resource-limits where a rule gives none: throttling, pressure (PSI)
+// and limits that were run into, as the limits' rows say (LimitedResource::Contended). A learned policy under
+// which they rise clearly above what they were under the rules is out within seconds.
+// docs/adr/0023-capacity-and-contention.md.
 // Ownership: values; an agent owns its trip.
 // Thread rule: one thread.
 #pragma once
@@ -8,25 +9,36 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "core/decision.h"
 #include "core/rule.h"
 #include "core/signal.h"
+#include "policy/knob_policy.h"
 #include "policy/lifecycle.h"
 #include "policy/node_capacity.h"
 
 namespace flash {
 
-/// Of one step. Shares in [0,1], NaN where not measured.
+/// How short of one limit's resource a target is, in one step. Shares are in [0,1], NaN where not measured.
+struct Shortage {
+  static constexpr std::size_t kShares = 2;
+  std::array<double, kShares> share = {std::numeric_limits<double>::quiet_NaN(),
+                                       std::numeric_limits<double>::quiet_NaN()};
+  bool hit = false;     // ran into its limit while nearly all of it was in use
+  bool killed = false;  // a task was killed for lack of it
+  bool by_use = false;  // no share is measured: use at the limit (kSaturation) stands for the first
+  bool known = false;   // anything of it was measured
+};
+
+/// Something per limit: its place in limited_resources (policy/knob_policy.h).
+template <class T>
+using PerLimit = std::array<T, Registry<LimitedResource>::kMost>;
+
+/// Of one step.
 struct Contention {
-  double throttled = 0;        // of the CFS periods
-  double cpu_pressure = 0;     // PSI some; 0 where throttling is measured and there is hardly any
-  double memory_pressure = 0;  // PSI full
-  bool memory_hit = false;     // ran into its memory limit while nearly all of it was in use
-  bool out_of_memory = false;  // a task was killed for it
-  /// Neither throttling nor CPU pressure is measured: use at the limit (kSaturation) stands for throttling.
-  bool by_use = false;
+  PerLimit<Shortage> of;
   bool known = false;  // anything of it was measured
   /// Any of it is beyond the rule's bounds: the objective is missed.
   bool violation = false;
@@ -38,8 +50,8 @@ Contention contention(const Rule& rule, const NodeCapacity& node, const Observat
 
 /// What the policy is answerable for: because of it, less was in force than the rules asked for.
 struct Blame {
-  bool cpu = false, memory = false;
-  double cores_taken = 0;  // share of the cores of the rules' limit that the policy's limit lacks, [0,1]
+  bool less = false;
+  double taken = 0;  // share of the rules' limit that the policy's limit lacks, [0,1]
 };
 
 /// Detects within seconds that a policy hurts: a cumulative sum (CUSUM, Page 1954) over time of how far
@@ -55,7 +67,8 @@ class ContentionTrip {
   /// A step under the rules' control.
   void rules(const Contention& c);
   /// A step under the policy's, of `seconds`. True: out; explain() says why.
-  bool policy(const Contention& c, const ContentionOptions& bounds, const Blame& blame, double seconds);
+  bool policy(const Contention& c, const ContentionOptions& bounds, const PerLimit<Blame>& blame,
+              double seconds);
   /// What was summed up is forgotten, the rules' means stay.
   void clear() { sum_ = 0; }
   /// On the way there: a part of it has come together.
@@ -64,8 +77,7 @@ class ContentionTrip {
   const std::string& explain() const { return words_; }
 
  private:
-  enum Part : std::uint8_t { kThrottled, kCpuPressure, kMemoryPressure, kParts };
-  std::array<FadingMean, kParts> rules_;
+  PerLimit<std::array<FadingMean, Shortage::kShares>> rules_;  // what is usual under them
   double sum_ = 0;
   std::string words_;
 };

@@ -15,7 +15,7 @@ Error not_managed(TargetId id) {
 }
 
 bool any(const AgentChange& c) {
-  return c.added || c.removed || c.stage || c.mode || c.controller || c.episode;
+  return c.added || c.removed || c.stage || c.mode || c.controller || c.episode || c.layout;
 }
 
 }  // namespace
@@ -24,6 +24,31 @@ void ControlLoop::Impl::fire(ManagedAgent& a) {
   if (!any(a.change)) return;
   const AgentChange change = std::exchange(a.change, AgentChange{});
   if (events.changed) events.changed(a.target.id, change);
+}
+
+/// What the agent's numbers mean may have changed: what was seen and learned before says nothing of them then.
+bool ControlLoop::Impl::change_layout(ManagedAgent& a, WallTime now) {
+  SpaceLayout layout = space_layout(*a.spec, *a.rule, a.instances);
+  const bool other = layout.digest() != a.layout.digest();
+  if (other) {
+    a.seat.leave(now, layout);
+    a.explorer.cancel();
+    a.recent.clear();
+    a.drift = {};
+  }
+  a.layout = std::move(layout);
+  return other;
+}
+
+/// Which devices, domains or interfaces the target has, as of now.
+void ControlLoop::Impl::follow_instances(ManagedAgent& a, WallTime now) {
+  std::vector<KnobId> there;
+  for (const KnobView& k : actuator.knobs(a.target.id))
+    if (!k.kind.instance.empty() && manages(*a.rule, k.kind)) there.push_back(k.kind);
+  std::sort(there.begin(), there.end());
+  if (there == a.instances) return;
+  a.instances = std::move(there);
+  if (change_layout(a, now)) a.change.layout = true;
 }
 
 /// Control was left: what we wrote goes back to its original ("recommend writes nothing" must be true of
@@ -114,6 +139,7 @@ Result<void> ControlLoop::add_target(Now now, Target target, std::shared_ptr<con
   if (impl_->mode_of(a) != Mode::Control &&
       std::any_of(knobs.begin(), knobs.end(), [](const KnobView& k) { return k.lease == LeaseState::Ours; }))
     static_cast<void>(impl_->leave_control(a));  // what cannot be restored stays in the ledger
+  impl_->follow_instances(a, now.wall);
   a.change.added = true;
   impl_->fire(a);
   return {};
@@ -142,20 +168,13 @@ RestoreReport ControlLoop::remove_target(Now, TargetId id, bool gone) {
   return report;
 }
 
-Result<void> ControlLoop::change_rule(Now, TargetId id, std::shared_ptr<const Rule> rule) {
+Result<void> ControlLoop::change_rule(Now now, TargetId id, std::shared_ptr<const Rule> rule) {
   ManagedAgent* a = impl_->find(id);
   if (!a) return not_managed(id);
   const Mode before = impl_->mode_of(*a);
   a->rule = std::move(rule);
   a->target.rule = a->rule->name;
-  // A policy of another layout would read numbers that mean something else.
-  SpaceLayout layout = space_layout(*a->spec, *a->rule);
-  if (layout.digest() != a->layout.digest()) {
-    a->seat.leave();
-    a->recent.clear();
-    a->drift = {};
-  }
-  a->layout = std::move(layout);
+  impl_->change_layout(*a, now.wall);
   impl_->groups_known = false;
   const std::size_t window = impl_->window_of(*a->rule);
   a->rewards.resize(window);

@@ -69,6 +69,7 @@ struct AgentView {
 /// What changed in an agent during a tick or a call; drives PropertiesChanged.
 struct AgentChange {
   bool added = false, removed = false, stage = false, mode = false, controller = false, episode = false;
+  bool layout = false;  // its actions are others: devices came or went
 };
 
 /// Of one target: how often policies hurt it and are out for it (policy/fast_trip.cc).

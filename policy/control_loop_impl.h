@@ -16,6 +16,7 @@
 #include "policy/arbiter.h"
 #include "policy/control_loop.h"
 #include "policy/group.h"
+#include "policy/knob_policy.h"
 #include "policy/managed_agent.h"
 
 namespace flash {
@@ -45,8 +46,8 @@ struct ControlLoop::Impl {
   };
   std::vector<KnobChange> changes;
   std::vector<Pending> pending;
-  std::vector<MemoryRequest> memory;  // those of memory_owner first
-  std::vector<ManagedAgent*> memory_owner;
+  std::vector<CapacityRequest> requests;  // those of request_owner first
+  std::vector<ManagedAgent*> request_owner;
   EvaluatorScratch scratch;
   std::vector<float> current_form;
   Proposal proposal;  // of the fallback of the agent whose turn it is
@@ -84,6 +85,8 @@ struct ControlLoop::Impl {
   void fire(ManagedAgent& a);
   Result<void> leave_control(ManagedAgent& a);
   Result<void> mode_changed(ManagedAgent& a, Mode before);
+  static bool change_layout(ManagedAgent& a, WallTime now);
+  void follow_instances(ManagedAgent& a, WallTime now);
   void end_hold(ManagedAgent& a);
   LifecycleInput lifecycle_input(const ManagedAgent& a) const;
   std::string waiting_for(const ManagedAgent& a) const;
@@ -122,10 +125,11 @@ struct ControlLoop::Impl {
   void find_groups();
   void summarise_groups();
   void see_others(ManagedAgent& a);
-  // When all agents have decided (tick_memory.cc).
+  // When all agents have decided (tick_capacity.cc).
   void arbitrate();
-  void count_memory();
-  void nest_memory();
+  void arbitrate(const LimitedResource& row);
+  void count_capacity(const LimitedResource& row);
+  void nest_requests(const LimitedResource& row);
   TickReport act(Now now);
   void settle(ManagedAgent& a, Decision& d);
   TickReport tick(Now now);

@@ -8,6 +8,7 @@
 
 #include "policy/control_loop_impl.h"
 #include "policy/explain.h"
+#include "policy/knob_policy.h"
 
 namespace flash {
 namespace {
@@ -18,14 +19,27 @@ constexpr double kAccountStep_s = 0.99;
 constexpr std::size_t kRemembered = 1024;  // targets that left with policies out
 
 /// Less than the rules asked for was in force, and the policy had wanted it so.
-bool gave_less(const ManagedAgent& a, const Decision& before, std::span<const KnobView> knobs,
-               KnobKind kind) {
-  const KnobView* k = find_knob(knobs, kind);
-  if (!k || k->lease != LeaseState::Ours || before.explored) return false;
-  if (!a.rules_asked.has(kind) || !a.in_force.has(kind) || !before.proposed.has(kind)) return false;
-  const double asked = a.rules_asked[kind];
-  const auto less = [&](double value) { return value < asked && !same_setting(kind, value, asked); };
-  return less(a.in_force[kind]) && less(before.proposed[kind]);
+bool gave_less(const ManagedAgent& a, const Decision& before, const KnobView& k) {
+  if (k.lease != LeaseState::Ours || before.explored) return false;
+  if (!a.rules_asked.has(k.kind) || !a.in_force.has(k.kind) || !before.proposed.has(k.kind)) return false;
+  const double asked = a.rules_asked[k.kind];
+  const auto less = [&](double value) { return value < asked && !same_setting(k.kind, value, asked); };
+  return less(a.in_force[k.kind]) && less(before.proposed[k.kind]);
+}
+
+/// Of all instances of a limit the worst.
+Blame blame_for(const ManagedAgent& a, const Decision& before, std::span<const KnobView> knobs,
+                const LimitedResource& row) {
+  Blame blame;
+  for (const KnobView& k : knobs) {
+    if (k.kind.kind != row.knob || !gave_less(a, before, k)) continue;
+    blame.less = true;
+    if (!a.rules_gave.has(k.kind)) continue;
+    const double rules = row.effective(a.rules_gave[k.kind], a.capacity);
+    const double now_in_force = row.effective(a.in_force[k.kind], a.capacity);
+    if (rules > 0) blame.taken = std::max(blame.taken, std::clamp(1 - now_in_force / rules, 0.0, 1.0));
+  }
+  return blame;
 }
 
 std::string key_of(const ManagedAgent& a) {
@@ -86,14 +100,9 @@ void ControlLoop::Impl::watch_policy(ManagedAgent& a, Decision& d, std::span<con
   }
   // Held to what the rules ask for it proves nothing, for or against it.
   if (a.rule->slo.given() || a.held_to_rules) return;
-  Blame blame;
-  blame.cpu = gave_less(a, before, knobs, KnobKind::CpuLimit);
-  blame.memory = gave_less(a, before, knobs, KnobKind::MemoryLimit);
-  if (blame.cpu && a.rules_gave.has(KnobKind::CpuLimit)) {
-    const double rules = effective_cores(a.rules_gave[KnobKind::CpuLimit], a.capacity);
-    const double now_in_force = effective_cores(a.in_force[KnobKind::CpuLimit], a.capacity);
-    if (rules > 0) blame.cores_taken = std::clamp(1 - now_in_force / rules, 0.0, 1.0);
-  }
+  PerLimit<Blame> blame;
+  for (std::size_t i = 0; i < limited_resources.size(); ++i)
+    blame[i] = blame_for(a, before, knobs, limited_resources[i]);
   if (!a.trip.policy(a.contention, a.rule->contention, blame, elapsed)) return;
   std::string why;
   appendf(why,
@@ -116,18 +125,18 @@ void ControlLoop::Impl::take_out(ManagedAgent& a, Decision& d, std::string why, 
   a.out_until = now.mono + from_seconds(out);
   a.restore = {};
   bool first = true;
-  for (const KnobKind kind : a.spec->knobs) {
-    if (!a.in_force.has(kind)) continue;
-    double level = a.rules_asked.has(kind) ? a.rules_asked[kind] : 0;
-    if (a.rules_gave.has(kind)) level = std::max(level, a.rules_gave[kind]);
-    if (!(level > a.in_force[kind])) continue;
-    a.restore.set(kind, level);
+  a.in_force.each([&](const KnobId& knob, double in_force) {
+    if (std::find(a.spec->knobs.begin(), a.spec->knobs.end(), knob.kind) == a.spec->knobs.end()) return;
+    double level = a.rules_asked.has(knob) ? a.rules_asked[knob] : 0;
+    if (a.rules_gave.has(knob)) level = std::max(level, a.rules_gave[knob]);
+    if (!(level > in_force)) return;
+    a.restore.set(knob, level);
     why += first ? "; it gave " : " and ";
-    append_value(why, kind, a.in_force[kind]);
+    append_value(why, knob, in_force);
     why += " where the rules had ";
-    append_value(why, kind, level);
+    append_value(why, knob, level);
     first = false;
-  }
+  });
   a.restore_until = now.mono + kRestoring;
   appendf(why, "; policies are out for %.0f s (time %llu)", out, static_cast<unsigned long long>(a.hurts));
   change_stage(a, d, Stage::Offline, std::move(why), now);
@@ -136,14 +145,14 @@ void ControlLoop::Impl::take_out(ManagedAgent& a, Decision& d, std::string why, 
 /// What is in force again, or cannot be brought back, is not asked for any longer.
 void ControlLoop::Impl::restored(ManagedAgent& a, Now now) {
   if (a.restore.empty()) return;
-  for (const KnobKind kind : a.spec->knobs) {
-    if (!a.restore.has(kind)) continue;
-    const double level =
-        std::min(a.restore[kind], a.restore_most.has(kind) ? a.restore_most[kind] : a.restore[kind]);
+  Action left;
+  a.restore.each([&](const KnobId& knob, double wanted) {
+    const double level = std::min(wanted, a.restore_most.has(knob) ? a.restore_most[knob] : wanted);
     const bool there =
-        a.in_force.has(kind) && (a.in_force[kind] >= level || same_setting(kind, a.in_force[kind], level));
-    if (there || now.mono >= a.restore_until) a.restore.clear(kind);
-  }
+        a.in_force.has(knob) && (a.in_force[knob] >= level || same_setting(knob, a.in_force[knob], level));
+    if (!there && now.mono < a.restore_until) left.set(knob, wanted);
+  });
+  a.restore = std::move(left);
 }
 
 /// The rules go on from where the policy found them, not from where it left them.

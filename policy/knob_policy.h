@@ -5,6 +5,8 @@
 // Thread rule: core/registry.h.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +21,7 @@ namespace flash {
 class LimitsFallback;
 struct LimitsInput;
 struct KnobRange;
+struct Shortage;
 
 /// Limits are written in these quanta: 1000 us of a 100 ms period, and MiB.
 inline constexpr double kCoreQuantum = 0.01;
@@ -31,6 +34,8 @@ inline constexpr double kMostOfSlo = 0.90;
 struct LimitedResource {
   KnobKind knob;
   Signal used;  // utilisation is this over the limit
+  /// Where the limit that the knob board reads is shown; nothing: nowhere.
+  std::optional<Signal> limit_signal = {};
 
   // Capacity.
   Signal ceiling_signal;                   // what the cgroups above the target leave it
@@ -54,6 +59,37 @@ struct LimitedResource {
     const char* words = "";
   };
   const Occupied* occupied = nullptr;
+
+  /// The node has only so much of it, and what one has is not there for others: growth is granted
+  /// (policy/arbiter.h). nullptr: it stretches, as CPU time does. Of limits that there is one of per target.
+  struct Shared {
+    double NodeCapacity::*all;  // that the node has
+    Signal charged;             // what a target has where `used` is not measured
+    Signal guarded;             // what the kernel leaves it
+    Signal available;           // what the node has free or can reclaim
+    const char* words;          // "memory"
+  };
+  const Shared* shared = nullptr;
+
+  // Reward (policy/tasks/resource_limits.h): how well the limit is used; no `target`: it is not judged.
+  double (*target)(const LimitOptions& options) = nullptr;  // the utilisation that is best
+  double (*unharmed)(const Observation& o) = nullptr;       // what is left of the score, [0,1]
+
+  /// What stands for an objective that nobody gave (policy/contention.h); nullptr: nothing.
+  struct Contended {
+    Shortage (*of)(const Observation& o, const NodeCapacity& node, const Action& in_force);
+    /// "IN 96 % OF" says a share; `bound`: beyond it is too much.
+    struct Share {
+      double ContentionOptions::*bound = nullptr;  // nullptr: there is no such share
+      const char* in = "";
+      const char* of = "";
+    };
+    std::array<Share, 2> shares = {};
+    bool taken = false;       // where the target is short, what a policy took of the limit counts for itself
+    const char* by_use = "";  // why use at the limit stands for it, in words
+    const char* killed = "";  // what it means that a task was killed, in words
+  };
+  const Contended* contended = nullptr;
 
   // Exploration: does the target keep room at this lower limit? `of_slo`: p99 over its objective.
   bool (*keeps_room)(const Observation& o, double limit, double of_slo);

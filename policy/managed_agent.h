@@ -100,6 +100,7 @@ struct ManagedAgent {
   Target target;
   std::shared_ptr<const Rule> rule;
   const TaskSpec* spec;
+  std::vector<KnobId> instances;  // managed knobs of which there is one per device, domain or interface
   SpaceLayout layout;
   TaskMemory memory;
   TaskFallback fallback;
@@ -173,8 +174,8 @@ struct ManagedAgent {
   Action in_force, in_force_before;  // during the step that ends now, and the one before it
   bool in_control = false;           // the last decision was executed, not only recommended
 
-  double given_memory = 0;  // bytes that count as given (policy/arbiter.h) while our limit is in force
-  std::size_t request = MemoryRequest::kNone;  // which of this tick's requests for memory is its
+  KnobMap<double> given;  // what of a limit counts as given (policy/arbiter.h) while ours is in force
+  std::size_t request = CapacityRequest::kNone;  // which of the requests for the resource in turn is its
 
   std::deque<Decision> history;
   AgentChange change;

@@ -51,6 +51,18 @@ bool PolicySeat::look_again(WallTime now, const SpaceLayout& layout, const Recen
   return true;
 }
 
+void PolicySeat::leave(WallTime now, const SpaceLayout& layout) {
+  if (!policy_) return;
+  std::string why = "policy snapshot: another layout";
+  if (const auto& its = policy_->snapshot.layout)
+    if (const auto same = same_layout(*its, layout); !same)
+      why = "policy snapshot: " + same.error().message();
+  ++counters_.withdrawn;
+  static_cast<void>(refused(
+      now, {SnapshotRefusal::OtherLayout, std::errc::invalid_argument, why + " (the agent's changed)"}));
+  policy_.reset();
+}
+
 void PolicySeat::append_refusals(std::string& out) const {
   const std::uint64_t n = counters_.refusals();
   if (n == 0) return;

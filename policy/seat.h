@@ -18,7 +18,7 @@ namespace flash {
 
 struct SnapshotCounters {
   std::uint64_t offered = 0, accepted = 0;
-  std::uint64_t withdrawn = 0;  // accepted, and refused when looked at again with more observations
+  std::uint64_t withdrawn = 0;  // accepted, and refused later: on more observations, or for a new layout
   std::array<std::uint64_t, kSnapshotRefusals> refused{};  // by SnapshotRefusal; withdrawn ones too
   std::string last_refusal;                                // stays after a later acceptance
   WallTime last_refusal_at{};
@@ -51,8 +51,8 @@ class PolicySeat {
   bool look_again(WallTime now, const SpaceLayout& layout, const RecentSteps& recent,
                   const ActingOutputs& acts, EvaluatorScratch& scratch);
 
-  /// Nobody sits here any more; versions go on.
-  void leave() { policy_.reset(); }
+  /// The agent's numbers have another layout from now on. Who sits here leaves, refused; versions go on.
+  void leave(WallTime now, const SpaceLayout& layout);
 
   const CompiledPolicy* policy() const { return policy_.get(); }
   const PolicySnapshot* snapshot() const { return policy_ ? &policy_->snapshot : nullptr; }

@@ -27,13 +27,22 @@ const StateEntry* state_entry(const TaskSpec& spec, int i) {
   return place - own < kGroupEntries.size() ? &kGroupEntries[place - own].entry : nullptr;
 }
 
-SpaceLayout space_layout(const TaskSpec& spec, const Rule& rule) {
+SpaceLayout space_layout(const TaskSpec& spec, const Rule& rule, std::span<const KnobId> instances) {
   SpaceLayout layout;
   layout.task = spec.task;
   for (const StateEntry& entry : spec.state) layout.state.emplace_back(entry.name);
   if (!rule.group.empty())
     for (const GroupEntry& row : kGroupEntries) layout.state.emplace_back(row.entry.name);
-  for (const KnobKind kind : spec.knobs) layout.actions.push_back(knob_name(kind));
+  const std::size_t most = spec.form() == ActionForm::Discrete ? 1 : std::size_t{kMaxActionDim};
+  for (const KnobKind kind : spec.knobs) {
+    bool any = false;
+    for (const KnobId& knob : instances) {
+      if (knob.kind != kind || layout.actions.size() == most) continue;
+      layout.actions.push_back(knob_name(knob));
+      any = true;
+    }
+    if (!any && layout.actions.size() < most) layout.actions.push_back(knob_name(kind));
+  }
   layout.levels = static_cast<std::uint32_t>(spec.levels);
   layout.reward = reward_words(rule.reward, spec.task);
   return layout;

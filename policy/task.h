@@ -115,8 +115,10 @@ struct TaskSpec {
 /// none of that number.
 const StateEntry* state_entry(const TaskSpec& spec, int i);
 
-/// What the numbers of an agent under this rule mean: those of its group count if the rule names one.
-SpaceLayout space_layout(const TaskSpec& spec, const Rule& rule);
+/// What the numbers of an agent under this rule mean: those of its group count if the rule names one. `instances`: the
+/// knobs that its target has one of per device, domain or interface, in the order of KnobId. Of a kind without any there
+/// is one action, that of the kind; else one per instance, as output_knobs() has them.
+SpaceLayout space_layout(const TaskSpec& spec, const Rule& rule, std::span<const KnobId> instances = {});
 
 /// A row per task that an agent may have, in any order.
 extern Registry<TaskSpec> kTaskSpecs;

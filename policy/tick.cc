@@ -8,6 +8,7 @@
 #include "policy/explain.h"
 #include "policy/fallback_frequency.h"
 #include "policy/guard.h"
+#include "policy/knob_policy.h"
 #include "policy/learned_decision.h"
 #include "policy/learning_view.h"
 #include "policy/observation_space.h"
@@ -15,14 +16,22 @@
 
 namespace flash {
 
+/// The knob board reads the targets' own limits, once; who collects fits them into those of the cgroups above.
 void ControlLoop::Impl::sense(Now now) {
-  for (auto& [id, observation] : table) observation = Observation{};
+  actuator.observe(now);
+  for (auto& [id, observation] : table) {
+    observation = Observation{};
+    const auto knobs = actuator.knobs(id);
+    for (const LimitedResource& row : limited_resources) {
+      const KnobView* k = row.limit_signal ? find_knob(knobs, row.knob) : nullptr;
+      if (k && !std::isnan(value_in_force(*k))) observation[*row.limit_signal] = k->current;
+    }
+  }
   machine = {};
   for (Collector* c : collectors) {
     c->collect(now, table);
     c->measure(machine);
   }
-  actuator.observe(now);
 }
 
 Decision& ControlLoop::Impl::next_slot(ManagedAgent& a) {
@@ -271,12 +280,14 @@ void ControlLoop::Impl::note(ManagedAgent& a, Decision& d) {
   } else {
     a.drift = Drift{};
   }
-  if (d.controller == Controller::Learned && a.contention.by_use && !a.rule->slo.given()) {
-    begin();
-    d.notes +=
-        "No objective is given, and neither throttling nor CPU pressure is measured: use at the CPU "
-        "limit stands for them.";
-  }
+  if (d.controller == Controller::Learned && !a.rule->slo.given())
+    for (std::size_t i = 0; i < limited_resources.size(); ++i) {
+      if (!a.contention.of[i].by_use) continue;
+      begin();
+      d.notes.append("No objective is given, and ")
+          .append(limited_resources[i].contended->by_use)
+          .append(".");
+    }
   note_ceilings(a, d);
 }
 
@@ -409,6 +420,7 @@ void ControlLoop::Impl::settle(ManagedAgent& a, Decision& d) {
 /// The first pass: what there is to see of an agent, and what its last decision earned. How many samples were
 /// impossible.
 std::size_t ControlLoop::Impl::look(ManagedAgent& a, Now now) {
+  follow_instances(a, now.wall);
   const std::span<const KnobView> knobs = actuator.knobs(a.target.id);
   Decision& d = next_slot(a);
   d.observation = table[a.target.id];

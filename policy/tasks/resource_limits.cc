@@ -7,6 +7,7 @@
 
 #include "policy/explain.h"
 #include "policy/fallback_limits.h"
+#include "policy/knob_policy.h"
 #include "policy/task.h"
 
 namespace flash {
@@ -32,8 +33,10 @@ double utilization_score(double u, double target) {
   return u <= target ? u / target : (1 - u) / (1 - target);
 }
 
-bool at_lower_bound(KnobKind kind, double limit, KnobRange range) {
-  return limit <= range.lower || same_setting(kind, limit, range.lower);
+bool at_lower_bound(const KnobId& knob, double limit, std::span<const KnobNow> knobs) {
+  const KnobNow* k = find_knob(knobs, knob);
+  const double lower = k ? k->scale.range.lower : 0;
+  return limit <= lower || same_setting(knob, limit, lower);
 }
 
 /// The scale of from_unit(), so that the action in force is an entry of the state.
@@ -84,46 +87,28 @@ Reward limits_reward(const Rule& rule, const NodeCapacity& node, const LimitsSte
   r.trusted = true;
   double sum = 0;
   int resources = 0;
-  double cores = node.cores;
-
-  if (step.in_force.has(KnobKind::CpuLimit)) {
-    const double limit = step.in_force[KnobKind::CpuLimit];
-    cores = effective_cores(limit, node);
-    if (manages(rule, KnobKind::CpuLimit)) {
-      const Sample& usage = o[Signal::CpuUsage];
-      r.trusted = r.trusted && usage.trusted();
-      ++resources;
-      const double u = share_of(usage.value_or(0), cores);
-      if (paper) {
-        sum += u;
-      } else {
-        double score = utilization_score(u, rule.limits[KnobKind::CpuLimit].target_utilization);
-        if (u < rule.limits[KnobKind::CpuLimit].target_utilization &&
-            at_lower_bound(KnobKind::CpuLimit, limit, step.cpu_range))
-          score = 1;
-        sum += score * (1 - std::clamp(o[Signal::CpuThrottled].value_or(0), 0.0, 1.0));
-      }
-    }
-  }
-  if (step.in_force.has(KnobKind::MemoryLimit) && manages(rule, KnobKind::MemoryLimit)) {
-    const double limit = step.in_force[KnobKind::MemoryLimit];
-    const Sample& used = o[Signal::MemoryWorkingSet];
+  step.in_force.each([&](const KnobId& knob, double limit) {
+    const LimitedResource* const row = limited_resource(knob);
+    if (!row || !row->target || !manages(rule, knob)) return;
+    const Sample& used = o[row->used];
     r.trusted = r.trusted && used.trusted();
     ++resources;
-    const double bytes = effective_memory(limit, node);
-    const double u = std::isfinite(bytes) ? share_of(used.value_or(0), bytes) : 0.0;
+    const double all = row->effective(limit, node);
+    const double u = std::isfinite(all) ? share_of(used.value_or(0), all) : 0.0;
     if (paper) {
       sum += u;
-    } else {
-      const double target = 1 / (1 + rule.limits[KnobKind::MemoryLimit].safety_margin);
-      double score = utilization_score(u, target);
-      if (u < target && at_lower_bound(KnobKind::MemoryLimit, limit, step.memory_range)) score = 1;
-      score *= 1 - std::clamp(o[Signal::MemoryPressureFull].value_or(0), 0.0, 1.0);
-      if (o[Signal::MemoryOomKills].value_or(0) > 0) score = 0;
-      sum += score;
+      return;
     }
-  }
+    const double target = row->target(rule.limits[knob.kind]);
+    double score = utilization_score(u, target);
+    if (u < target && at_lower_bound(knob, limit, step.knobs)) score = 1;
+    sum += score * row->unharmed(o);
+  });
 
+  // A rate below its objective is lack of demand where there was CPU to spare.
+  const double cores = step.in_force.has(KnobKind::CpuLimit)
+                           ? effective_cores(step.in_force[KnobKind::CpuLimit], node)
+                           : node.cores;
   const SloPreservation sp =
       slo_preservation(rule.slo, o, paper || cpu_saturated(o, cores, rule.guards.throttled_floor));
   r.slo_preservation = sp.value;
@@ -161,8 +146,7 @@ Reward reward(const TaskStep& step, TaskMemory&) {
   LimitsStep limits;
   limits.now = step.now;
   limits.in_force = *step.in_force;
-  if (const KnobNow* k = find_knob(step.knobs, KnobKind::CpuLimit)) limits.cpu_range = k->scale.range;
-  if (const KnobNow* k = find_knob(step.knobs, KnobKind::MemoryLimit)) limits.memory_range = k->scale.range;
+  limits.knobs = step.knobs;
   return limits_reward(*step.rule, *step.node, limits);
 }
 

@@ -5,6 +5,8 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <span>
+
 #include "core/knob.h"
 #include "core/rule.h"
 #include "core/signal.h"
@@ -34,11 +36,11 @@ StateVector limits_state(const Rule& rule, const NodeCapacity& node, const Obser
 struct LimitsStep {
   const Observation* now = nullptr;
   Action in_force;  // limits during the step; absent: as the knob does not exist, it is not judged
-  KnobRange cpu_range, memory_range;
+  std::span<const KnobNow> knobs;  // for their ranges; of one that is not among them nothing is known
 };
 
 /// Paper (FLASH Table 7):  r = alpha * SP + (1 - alpha) * mean_i RU_i,  RU = usage / limit in [0,1],
-///   over the managed resources (CPU, memory). The text of section 4 writes alpha*SP*|R| + (1-alpha)*sum RU;
+///   over the managed resources (CPU, memory; all rows of policy/knob_policy.h that have a `target`). The text of section 4 writes alpha*SP*|R| + (1-alpha)*sum RU;
 ///   divided by |R| it is the table's form, which we use. "No limit" counts as the whole node.
 /// Default: the same with RU replaced by
 ///   U(u) = u / u*              for u <= u*     (u* = the rule's target utilisation; memory 1/(1 + margin))

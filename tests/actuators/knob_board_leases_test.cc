@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "actuators/cpufreq_driver.h"
+#include "actuators/limit_files.h"
 #include "actuators/restore.h"
 #include "tests/actuators/knob_board_fixture.h"
 #include "tests/support/fake_host.h"
@@ -12,6 +13,35 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+TEST_F(Board, DevicesThatComeAndGoAreFoundWhileOthersKeepTheirLease) {
+  const Registry<KnobTraits>::Addition traits{
+      kKnobs, {next_knob_kind(), "toy-rate", "toys", Task::ResourceLimits, 0.01}};
+  LimitFile row{};
+  row.knob = traits.row().kind;
+  row.instances = [](const std::string&) { return std::vector<std::string>(); };
+  const Registry<LimitFile>::Addition file{limit_files, row};
+  const KnobId sda{row.knob, "8:0"}, sdb{row.knob, "8:16"};
+  driver.kinds = {kCpu, kMemory, sda};
+  adopt("/a");
+  board().observe(at(0));
+  const auto knobs = [this] { return board().knobs(cgroup("/a").id); };
+  const KnobChange change{cgroup("/a").id, sda, 2};
+  ASSERT_EQ(board().apply(at(0), std::span(&change, 1))[0].status, WriteStatus::Written);
+  driver.kinds = {kCpu, kMemory, sda, sdb};
+  board().observe(at(1));
+  EXPECT_EQ(knobs().size(), 3U) << "looked for every five seconds";
+  board().observe(at(6));
+  ASSERT_EQ(knobs().size(), 4U);
+  EXPECT_EQ(knobs()[2].lease, LeaseState::Ours);
+  EXPECT_EQ(knobs()[3].kind, sdb);
+  driver.kinds = {kCpu, kMemory, sdb};
+  driver.values.erase(ScriptedDriver::key(sda, "/a"));
+  board().observe(at(12));
+  ASSERT_EQ(knobs().size(), 3U);
+  EXPECT_EQ(knobs()[2].kind, sdb);
+  EXPECT_TRUE(board().restore_all().complete());
+}
 
 TEST_F(Board, YieldsToAForeignValueAndTakesItAsTheOriginal) {
   rule.lease.hold_s = 10;

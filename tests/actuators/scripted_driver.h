@@ -17,15 +17,15 @@ namespace flash {
 
 class ScriptedDriver final : public KnobDriver {
  public:
-  explicit ScriptedDriver(std::vector<KnobId> kinds = {KnobKind::CpuLimit, KnobKind::MemoryLimit})
-      : kinds_(std::move(kinds)) {}
+  explicit ScriptedDriver(std::vector<KnobId> all = {KnobKind::CpuLimit, KnobKind::MemoryLimit})
+      : kinds(std::move(all)) {}
 
   static std::string key(const KnobId& kind, const std::string& path) { return knob_name(kind) + " " + path; }
 
   std::string_view name() const override { return "scripted"; }
   Result<std::vector<KnobInfo>> discover(const Target& target, const Rule&) override {
     std::vector<KnobInfo> found;
-    for (const KnobId& kind : kinds_) {
+    for (const KnobId& kind : kinds) {
       KnobInfo info;
       const std::string locator = target.cgroup.empty() ? target.name : target.cgroup;
       if (not_there_yet.count(key(kind, locator))) continue;
@@ -76,10 +76,8 @@ class ScriptedDriver final : public KnobDriver {
   std::function<bool()> on_restore;  // false: it fails as without a descriptor
   std::string blocked_by;
   std::string mode;
+  std::vector<KnobId> kinds;  // that it offers
   double min_interval_s = 0;
-
- private:
-  std::vector<KnobId> kinds_;
 };
 
 }  // namespace flash

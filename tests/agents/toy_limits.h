@@ -96,8 +96,12 @@ class LimitsWorld {
     step.now = &now_;
     step.in_force.set(KnobKind::CpuLimit, limit_[0]);
     step.in_force.set(KnobKind::MemoryLimit, limit_[1]);
-    step.cpu_range = range_[0];
-    step.memory_range = range_[1];
+    std::array<KnobNow, 2> knobs;
+    for (std::size_t i = 0; i < knobs.size(); ++i) {
+      knobs[i].knob = kLimitsActions[i];
+      knobs[i].scale = range_[i];
+    }
+    step.knobs = knobs;
     const Reward r = limits_reward(rule_, node_, step);
     reward_ = r.value;
     slo_preservation_ = r.slo_preservation;

@@ -241,6 +241,7 @@ class Nested : public ::testing::Test {
   }
   void set(const std::string& name, const std::string& text) { host_.write("sys/fs/cgroup/" + name, text); }
   Observation& at(double s, std::size_t target = 0) {
+    for (auto& [id, observation] : table_) observation = Observation{};
     collector_.collect({from_seconds(s), {}}, table_);
     return table_[targets_[target].id];
   }

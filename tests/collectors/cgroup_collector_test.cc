@@ -26,7 +26,7 @@ class CgroupCollectorTest : public ::testing::Test {
   }
   void set(const std::string& file, const std::string& text) { host_.write("sys/fs/cgroup/a/" + file, text); }
   Observation& at(double s) {
-    table_[target_.id];
+    table_[target_.id] = own_;
     collector_.collect({from_seconds(s), {}}, table_);
     return table_[target_.id];
   }
@@ -38,6 +38,7 @@ class CgroupCollectorTest : public ::testing::Test {
                  file("io.stat", ""), file("pids.current", "3\n")})})};
   CgroupCollector collector_{*host_.layout()};
   Target target_;
+  Observation own_;  // the limits that the knob board has read
   ObservationTable table_;
 };
 
@@ -63,6 +64,39 @@ TEST_F(CgroupCollectorTest, GivesStatesAtOnceAndRatesFromTheSecondTick) {
   EXPECT_DOUBLE_EQ(second[Signal::MemoryOomKills].value, 1);
   EXPECT_DOUBLE_EQ(second[Signal::IoReadBytes].value, 2048);
   EXPECT_DOUBLE_EQ(second[Signal::IoWriteBytes].value, 0);
+}
+
+TEST_F(CgroupCollectorTest, ReadsNoLimitAgainThatTheKnobBoardHasRead) {
+  own_[Signal::CpuLimit] = Sample::good(0.75);
+  own_[Signal::MemoryLimit] = Sample::good(4096);
+  set("cpu.max", "no limit at all\n");
+  set("memory.high", "nor here\n");
+  set("memory.max", "8192\n");
+  const auto& out = at(1);
+  EXPECT_EQ(out[Signal::CpuLimit].value, 0.75);
+  EXPECT_TRUE(out[Signal::CpuLimit].trusted());
+  EXPECT_EQ(out[Signal::MemoryLimit].value, 4096);
+  EXPECT_TRUE(out[Signal::MemoryLimit].trusted());
+  EXPECT_EQ(out[Signal::MemoryCeiling].value, 8192) << "memory.max is no knob";
+  own_[Signal::MemoryLimit] = Sample::good(16384);
+  EXPECT_EQ(at(2)[Signal::MemoryLimit].value, 8192) << "the lower one is in force";
+  // Of a limit that is no knob of the board's nobody else knows.
+  own_ = Observation{};
+  EXPECT_EQ(at(3)[Signal::CpuLimit].validity, Validity::Invalid);
+  set("cpu.max", "50000 100000\n");
+  set("memory.high", "2048\n");
+  EXPECT_EQ(at(4)[Signal::CpuLimit].value, 0.5);
+  EXPECT_EQ(at(4)[Signal::MemoryLimit].value, 2048);
+}
+
+TEST_F(CgroupCollectorTest, AKnobWithoutAFileIsNoLimitThatIsInForce) {
+  host_.remove("sys/fs/cgroup/a/cpu.max");
+  CgroupCollector without(*host_.layout());
+  without.track(target_);
+  ObservationTable table;
+  table[target_.id][Signal::CpuLimit] = Sample::good(kUnlimited);  // systemd's word for it
+  without.collect({from_seconds(1), {}}, table);
+  EXPECT_EQ(table[target_.id][Signal::CpuLimit].validity, Validity::Missing);
 }
 
 TEST_F(CgroupCollectorTest, IsNotThrottledWhereNoPeriodEnded) {

@@ -115,7 +115,8 @@ inline PolicySnapshot policy_of(Task task) {
 
 class ToyTaskTest : public testing::Test {
  protected:
-  ToyTaskTest() {
+  /// With a knob per instance; "": the only one.
+  explicit ToyTaskTest(const std::vector<std::string>& instances = {""}) {
     char name[] = "/tmp/flashd-extension-XXXXXX";
     folder_ = mkdtemp(name);
     journal_.configure({true, 1 << 24, folder_ + "/journal"});
@@ -129,7 +130,8 @@ class ToyTaskTest : public testing::Test {
     target_.id = id_;
     target_.name = "toys";
     target_.cgroup = "/toys";
-    actuator_.offer(id_, toy_.knob, 10, 1, kMost);
+    for (const std::string& instance : instances)
+      actuator_.offer(id_, KnobId(toy_.knob, instance), 10, 1, kMost);
   }
   ~ToyTaskTest() override { std::filesystem::remove_all(folder_); }
 
@@ -142,12 +144,15 @@ class ToyTaskTest : public testing::Test {
       last_ = d;
       if (decided_) decided_();
     };
+    events.changed = [this](TargetId id, AgentChange change) {
+      if (change.layout) agents_.add(target_, *loop_->view(id)->layout);
+    };
     LoopOptions options;
     options.episode_steps = 5;
     options.capacity.cores = 1;
     loop_ = std::make_unique<ControlLoop>(options, std::vector<Collector*>{&collector_}, actuator_, events);
     ASSERT_TRUE(loop_->add_target(now(), target_, rule_));
-    agents_.add(target_, space_layout(task_spec(target_.task()), *rule_));
+    agents_.add(target_, *loop_->view(id_)->layout);
     go_on(steps);
   }
   void go_on(int steps) {

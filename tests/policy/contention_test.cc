@@ -11,6 +11,13 @@
 namespace flash::contention_test {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kCpu = 0, kMemory = 1;  // places in limited_resources
+
+PerLimit<Blame> blamed(std::size_t limit, double taken = 0) {
+  PerLimit<Blame> blame;
+  blame[limit] = {true, taken};
+  return blame;
+}
 
 Action limits(double cores, double bytes = kNaN) {
   Action a;
@@ -67,15 +74,15 @@ TEST(Contention, IsWhatTheKernelSaysAgainstTheRulesBounds) {
     for (const auto& [signal, value] : row.seen) o[signal] = Sample::good(value);
     const Contention c = contention(Rule{}, kNode, o, limits(1, 100 * kMiB));
     EXPECT_EQ(c.known, row.known);
-    EXPECT_EQ(c.by_use, row.by_use);
+    EXPECT_EQ(c.of[kCpu].by_use, row.by_use);
+    EXPECT_FALSE(c.of[kMemory].by_use);
     EXPECT_EQ(c.violation, row.violation);
   }
 }
 
 Contention throttled(double share) {
   Contention c;
-  c.throttled = share;
-  c.cpu_pressure = c.memory_pressure = kNaN;
+  c.of[kCpu].share[0] = share;
   c.known = true;
   return c;
 }
@@ -84,10 +91,10 @@ TEST(ContentionTrip, HowManySecondsItTakes) {
   struct Row {
     const char* name;
     double rules, policy, step_s;
-    Blame blame;
+    PerLimit<Blame> blame;
     int steps;  // 0: never
   };
-  const Blame cpu{.cpu = true};
+  const PerLimit<Blame> cpu = blamed(kCpu);
   const Row kRows[] = {
       {"all periods", 0, 1, 1, cpu, 2},
       {"in steps of a fifth of a second", 0, 1, 0.2, cpu, 9},
@@ -98,14 +105,9 @@ TEST(ContentionTrip, HowManySecondsItTakes) {
       {"hardly more", 0.4, 0.48, 1, cpu, 0},
       {"below the bound", 0, 0.24, 1, cpu, 0},
       {"not by its doing", 0, 1, 1, {}, 0},
-      {"the rules leave all throttled, and it takes most of the cores",
-       1,
-       1,
-       1,
-       {.cpu = true, .cores_taken = 0.8},
-       3},
-      {"and a tenth of them", 1, 0.9, 1, {.cpu = true, .cores_taken = 0.1}, 0},
-      {"cores that nobody misses", 0, 0.1, 1, {.cpu = true, .cores_taken = 0.9}, 0},
+      {"the rules leave all throttled, and it takes most of the cores", 1, 1, 1, blamed(kCpu, 0.8), 3},
+      {"and a tenth of them", 1, 0.9, 1, blamed(kCpu, 0.1), 0},
+      {"cores that nobody misses", 0, 0.1, 1, blamed(kCpu, 0.9), 0},
   };
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.name);
@@ -123,7 +125,7 @@ TEST(ContentionTrip, AnOvershootIsForgotten) {
   ContentionTrip trip;
   trip.rules(throttled(0));
   for (int round = 0; round < 20; ++round) {
-    EXPECT_FALSE(trip.policy(throttled(1), {}, {.cpu = true}, 1));
+    EXPECT_FALSE(trip.policy(throttled(1), {}, blamed(kCpu), 1));
     for (int i = 0; i < 10; ++i) EXPECT_FALSE(trip.policy(throttled(0), {}, {}, 1));
   }
 }
@@ -133,24 +135,25 @@ TEST(ContentionTrip, HurtingOneSecondInFiveIsNot) {
   trip.rules(throttled(0));
   bool out = false;
   for (int i = 0; i < 30; ++i)
-    out = out || trip.policy(throttled(i % 5 == 0 ? 1 : 0), {}, {.cpu = i % 5 == 0}, 1);
+    out = out ||
+          trip.policy(throttled(i % 5 == 0 ? 1 : 0), {}, i % 5 == 0 ? blamed(kCpu) : PerLimit<Blame>{}, 1);
   EXPECT_TRUE(out);
 }
 
 TEST(ContentionTrip, AKillForLackOfMemoryIsEnough) {
   ContentionTrip trip;
   Contention c = throttled(0);
-  c.out_of_memory = true;
+  c.of[kMemory].killed = true;
   EXPECT_FALSE(trip.policy(c, {}, {}, 1)) << "the rules would have given no more";
-  EXPECT_TRUE(trip.policy(c, {}, {.memory = true}, 0.1));
+  EXPECT_TRUE(trip.policy(c, {}, blamed(kMemory), 0.1));
   EXPECT_EQ(trip.explain(), "a task was killed for lack of memory");
 }
 
 TEST(ContentionTrip, SaysWhatItSaw) {
   ContentionTrip trip;
   for (int i = 0; i < 10; ++i) trip.rules(throttled(0.04));
-  EXPECT_FALSE(trip.policy(throttled(0.96), {}, {.cpu = true}, 1));
-  EXPECT_TRUE(trip.policy(throttled(0.96), {}, {.cpu = true}, 1));
+  EXPECT_FALSE(trip.policy(throttled(0.96), {}, blamed(kCpu), 1));
+  EXPECT_TRUE(trip.policy(throttled(0.96), {}, blamed(kCpu), 1));
   EXPECT_EQ(trip.explain(), "throttled in 96 % of the periods, 4 % under the rules");
 }
 

@@ -12,6 +12,28 @@ namespace {
 
 using namespace loop_fixture;
 
+TEST(ControlLoop, CollectorsAreGivenTheLimitsThatTheKnobBoardHasRead) {
+  Loop w;
+  w.actuator.offer(kWeb, KnobKind::MemoryLimit, 64 * kMiB);
+  Sample cpu, memory;
+  int observed = 0;
+  w.observe = [&](Now, TargetId, Observation& o) {
+    cpu = o[Signal::CpuLimit];
+    memory = o[Signal::MemoryLimit];
+    observed = w.actuator.observed;
+  };
+  w.add(cpu_rule(Mode::Observe));
+  w.tick();
+  EXPECT_EQ(observed, 1) << "read before";
+  EXPECT_EQ(cpu.value, 1);
+  EXPECT_TRUE(cpu.trusted());
+  EXPECT_EQ(memory.value, 64 * kMiB);
+  w.actuator.vanish(kWeb);
+  w.tick();
+  EXPECT_FALSE(cpu.usable());
+  EXPECT_FALSE(memory.usable());
+}
+
 TEST(ControlLoop, RaisesABusyTargetsLimitInControlMode) {
   Loop l;
   l.add(cpu_rule(Mode::Control));

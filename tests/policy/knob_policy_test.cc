@@ -5,13 +5,16 @@
 #include <cmath>
 
 #include "policy/action_space.h"
+#include "policy/contention.h"
 #include "policy/decision_json.h"
 #include "policy/exploration.h"
 #include "policy/fallback_limits.h"
 #include "policy/guard.h"
 #include "policy/learning_view.h"
 #include "policy/task.h"
+#include "policy/tasks/resource_limits.h"
 #include "tests/policy/fixtures.h"
+#include "tests/policy/loop_fixture.h"
 
 namespace flash::knob_policy_test {
 namespace {
@@ -45,6 +48,21 @@ struct ToyLimit {
   Registry<LimitedResource>::Addition row{limited_resources, make(kind)};
   KnobId on(const std::string& device) const { return {kind, device}; }
 
+  static inline double more = 1;  // what its rules ask for
+  static constexpr LimitedResource::Shared kShared = {&NodeCapacity::memory_bytes, Signal::RequestRate,
+                                                      Signal::MemoryProtected, Signal::NodeMemoryAvailable,
+                                                      "toys"};
+  static constexpr LimitedResource::Contended kContended = {
+      .of =
+          [](const Observation& o, const NodeCapacity&, const Action&) {
+            Shortage s;
+            if (o[Signal::IoPressureFull].usable()) s.share[0] = o[Signal::IoPressureFull].value;
+            s.known = o[Signal::IoPressureFull].usable();
+            return s;
+          },
+      .shares = {{{&ContentionOptions::memory_pressure, "waited for toys in", "of the time"}}},
+      .taken = true};
+
   static LimitedResource make(KnobKind kind) {
     LimitedResource r{};
     r.knob = kind;
@@ -60,10 +78,14 @@ struct ToyLimit {
     };
     r.quantum = 10;
     r.near = 0.03;
+    r.shared = &kShared;
+    r.target = [](const LimitOptions& options) { return options.target_utilization; };
+    r.unharmed = [](const Observation& o) { return o[Signal::MemoryOomKills].value_or(0) > 0 ? 0.0 : 1.0; };
+    r.contended = &kContended;
     r.fallback = [](LimitsFallback&, const LimitsInput& in, Action& proposed, std::string& why) {
       for (const KnobNow& k : in.knobs)
         if (!std::isnan(k.own_view) && k.knob.kind == limited_resources[2].knob)
-          proposed.set(k.knob, std::min(k.scale.range.upper, k.own_view + 1));
+          proposed.set(k.knob, std::min(k.scale.range.upper, k.own_view + more));
       why += "One toy more.";
     };
     return r;
@@ -216,6 +238,74 @@ TEST(ToyLimit, IsDecidedByItsOwnRules) {
   EXPECT_EQ(proposed[w.toy.on("a")], 101);
   EXPECT_EQ(proposed[w.toy.on("b")], 201);
   EXPECT_NE(words.find(". One toy more."), std::string::npos) << words;
+}
+
+TEST(ToyLimit, IsJudgedPerInstanceByItsRow) {
+  World w;
+  w.rule.limits[KnobKind::CpuLimit].manage = w.rule.limits[KnobKind::MemoryLimit].manage = false;
+  w.rule.limits[w.toy.kind].target_utilization = 0.5;
+  Observation o;
+  o[Signal::RequestRate] = Sample::good(50);
+  std::vector<KnobNow> knobs(2);
+  knobs[0].knob = w.toy.on("a");
+  knobs[1].knob = w.toy.on("b");
+  LimitsStep step;
+  step.now = &o;
+  step.in_force = w.current;
+  step.knobs = knobs;
+  EXPECT_DOUBLE_EQ(limits_reward(w.rule, w.node, step).utilization, (1 + 0.5) / 2);
+  knobs[1].scale = KnobRange{200, 500};
+  EXPECT_DOUBLE_EQ(limits_reward(w.rule, w.node, step).utilization, 1)
+      << "nothing less could have been given";
+  EXPECT_TRUE(limits_reward(w.rule, w.node, step).trusted);
+  o[Signal::MemoryOomKills] = Sample::good(1);
+  EXPECT_DOUBLE_EQ(limits_reward(w.rule, w.node, step).utilization, 0);
+}
+
+TEST(ToyLimit, StandsForAnObjectiveThatNobodyGave) {
+  World w;
+  Observation o;
+  EXPECT_FALSE(contention(w.rule, w.node, o, w.current).known);
+  o[Signal::IoPressureFull] = Sample::good(0.02);
+  const Contention calm = contention(w.rule, w.node, o, w.current);
+  EXPECT_TRUE(calm.known);
+  EXPECT_FALSE(calm.violation);
+  o[Signal::IoPressureFull] = Sample::good(0.9);
+  const Contention bad = contention(w.rule, w.node, o, w.current);
+  EXPECT_TRUE(bad.violation);
+  ContentionTrip trip;
+  trip.rules(calm);
+  PerLimit<Blame> blame;
+  EXPECT_FALSE(trip.policy(bad, w.rule.contention, blame, 2)) << "not by its doing";
+  blame[2].less = true;
+  EXPECT_TRUE(trip.policy(bad, w.rule.contention, blame, 2));
+  EXPECT_EQ(trip.explain(), "waited for toys in 90 % of the time, 2 % under the rules");
+  trip.clear();
+  blame[2].taken = 0.95;
+  EXPECT_TRUE(trip.policy(bad, w.rule.contention, blame, 2));
+  EXPECT_EQ(trip.explain(), "waited for toys in 90 % of the time with 95 % of the rules' toys taken away");
+}
+
+TEST(ToyLimit, IsGrantedWithinWhatTheNodeHas) {
+  ToyLimit toy;
+  loop_fixture::Loop w;
+  w.observe = [](Now, TargetId, Observation& o) { o[Signal::RequestRate] = Sample::good(400); };
+  auto rule = loop_fixture::cpu_rule(Mode::Control);
+  rule->limits[KnobKind::CpuLimit].manage = false;
+  for (const TargetId id : {loop_fixture::kWeb, loop_fixture::kBatch}) w.actuator.offer(id, toy.kind, 400);
+  w.add(rule);
+  ASSERT_TRUE(
+      w.loop->add_target(loop_fixture::at(0), loop_fixture::target(loop_fixture::kBatch, "batch"), rule));
+  ToyLimit::more = 300;
+  w.tick();
+  ToyLimit::more = 1;
+  for (const TargetId id : {loop_fixture::kWeb, loop_fixture::kBatch}) {
+    EXPECT_EQ(w.actuator.value(id, toy.kind), 500) << "half of the 200 that nobody uses";
+    ASSERT_FALSE(w.last(id).verdicts.empty());
+    EXPECT_EQ(w.last(id).verdicts.back().guard, "capacity");
+    EXPECT_EQ(w.last(id).verdicts.back().reason,
+              "the node's toys for managed targets is 1000.00 toys and is given out, in use or protected");
+  }
 }
 
 TEST(ToyLimit, IsExplored) {

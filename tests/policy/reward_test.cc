@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -20,13 +21,22 @@ Observation service(double cores, double bytes) {
   return o;
 }
 
+/// A knob in its range.
+KnobNow ranged(KnobKind kind, KnobRange range) {
+  KnobNow k;
+  k.knob = kind;
+  k.scale = range;
+  return k;
+}
+
 LimitsStep limits(const Observation& o, double cores, double bytes) {
+  static const std::array<KnobNow, 2> kKnobsNow = {ranged(KnobKind::CpuLimit, {0.1, 4}),
+                                                   ranged(KnobKind::MemoryLimit, {64 * kMiB, 1024 * kMiB})};
   LimitsStep s;
   s.now = &o;
   s.in_force.set(KnobKind::CpuLimit, cores);
   s.in_force.set(KnobKind::MemoryLimit, bytes);
-  s.cpu_range = {0.1, 4};
-  s.memory_range = {64 * kMiB, 1024 * kMiB};
+  s.knobs = kKnobsNow;
   return s;
 }
 

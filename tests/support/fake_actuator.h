@@ -36,6 +36,20 @@ class FakeActuator final : public Actuator {
     return managed_[id].emplace_back();
   }
   double value(TargetId id, const KnobId& kind) { return knob(id, kind).current.value; }
+  /// A knob of a target that is there already comes, or goes without a trace.
+  void come(TargetId id, const KnobId& kind, double value, double lower = 0, double upper = kUnlimited) {
+    KnobView& v = knob(id, kind);
+    v.kind = kind;
+    v.current = Sample::good(value);
+    v.original = value;
+    v.lower = lower;
+    v.upper = upper;
+    v.writable = true;
+    v.driver = "fake";
+  }
+  void go(TargetId id, const KnobId& kind) {
+    std::erase_if(managed_[id], [&kind](const KnobView& v) { return v.kind == kind; });
+  }
   /// Somebody else writes.
   void foreign(TargetId id, const KnobId& kind, double value) {
     knob(id, kind).current = Sample::good(value);
