@@ -228,6 +228,7 @@ UpdateReport Agent::learn_offline(int n) {
     case OfflinePhase::Itself:
       return impl_->learn_offline_itself(n);
     case OfflinePhase::HandOver:
+      if (impl_->offline.keeps(impl_->replay)) break;
       return impl_->learn_offline_beside(n);
     case OfflinePhase::None:
       break;
@@ -379,7 +380,7 @@ Result<void> Agent::restore(const TensorFile& file) {
   to.measured_at = measured_at;
   to.online_updates = online;
   to.offline_updates = offline;
-  to.offline.restored(in_seat != 0);
+  to.offline.restored(in_seat != 0, online > 0 || in_seat != 0 ? seen : 0);
   to.last_finite = copy_parts(to.learner->parts());
   to.copied_at = online + offline;
   return {};

@@ -46,6 +46,7 @@ struct Transition {
   std::vector<float> next_fallback;  // what it proposed at t+1; may be empty (then not used for comparing)
   std::vector<float> fallback;       // what it proposed at t; may be empty
   Behaviour behaviour;               // of a_t
+  std::int64_t stream = 0;  // whose: where several agents share a replay, steps of one follow each other
 };
 
 struct UpdateReport {

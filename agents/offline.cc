@@ -19,6 +19,7 @@ bool trained_parts_finite(Learner& learner) {
 }  // namespace
 
 int Offline::prepare(int n, const Replay& replay, Random& random) {
+  keep_until_ = 0;
   const auto data = static_cast<double>(replay.by_fallback());
   // Not while the last ones are in training: a slow learner would never finish.
   if (began_with_ == 0 || (!next_ && data >= kBeginAnew * static_cast<double>(began_with_))) {
@@ -52,18 +53,22 @@ Losses Offline::update(const Replay& replay, Scaling& scaling, std::unique_ptr<L
 }
 
 void Offline::diverged() {
+  keep_until_ = 0;
   next_.reset();
   live_.reset();
   began_with_ = 0;
 }
 
-void Offline::restored(bool in_seat) {
+void Offline::restored(bool in_seat, std::uint64_t transitions) {
   *this = Offline(spaces_, options_, method_, online_);
   in_seat_ = in_seat;
+  keep_until_ = static_cast<std::size_t>(
+      std::min(kBeginAnew * static_cast<double>(transitions), static_cast<double>(options_.replay_steps)));
 }
 
 std::optional<Losses> Offline::update_online(Learner& learner, const Experience& from,
                                              std::uint64_t online_updates) {
+  keep_until_ = 0;  // the life cycle judges what acts: sent back to offline, it is learned anew
   Ddpg* ddpg = learner.actor_critic();
   if (ddpg == nullptr) return std::nullopt;
   began_with_ = 0;  // offline learning that is asked for again starts over

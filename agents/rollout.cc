@@ -17,21 +17,26 @@ std::size_t Rollout::row_size() const {
   return 2 * state_dim_ + action_size_ + 3;
 }
 
+std::span<const float> Rollout::state_of(std::size_t row) const {
+  return {rows_.data() + row * row_size(), state_dim_};
+}
+
+std::span<const float> Rollout::next_state_of(std::size_t row) const {
+  return {rows_.data() + row * row_size() + state_dim_, state_dim_};
+}
+
 void Rollout::add(const Transition& t) {
   assert(t.behaviour.given && t.state.size() == state_dim_ && t.next_state.size() == state_dim_ &&
          t.action.size() == action_size_);
-  if (size() > 0) {
-    const auto before = at(size() - 1).next_state;
-    flags_[(oldest_ + size() - 1) % size()] = std::equal(before.begin(), before.end(), t.state.begin());
-  }
+  in_order_.clear();
   std::size_t row = size();
   if (row < capacity_) {
     rows_.resize(rows_.size() + row_size());
-    flags_.push_back(0);
+    streams_.push_back(t.stream);
   } else {
     row = oldest_;
     oldest_ = (oldest_ + 1) % capacity_;
-    flags_[row] = 0;
+    streams_[row] = t.stream;
   }
   float* to = rows_.data() + row * row_size();
   to = std::copy(t.state.begin(), t.state.end(), to);
@@ -42,25 +47,37 @@ void Rollout::add(const Transition& t) {
   *to = t.behaviour.value;
 }
 
+void Rollout::sort() const {
+  in_order_.resize(size());
+  for (std::size_t i = 0; i < size(); ++i) in_order_[i] = (oldest_ + i) % size();
+  std::stable_sort(in_order_.begin(), in_order_.end(),
+                   [this](std::size_t a, std::size_t b) { return streams_[a] < streams_[b]; });
+}
+
 RolloutStep Rollout::at(std::size_t index) const {
   assert(index < size());
-  const std::size_t row = (oldest_ + index) % size();
+  if (in_order_.size() != size()) sort();
+  const std::size_t row = in_order_[index];
   const float* from = rows_.data() + row * row_size();
   RolloutStep s;
-  s.state = {from, state_dim_};
-  s.next_state = {from + state_dim_, state_dim_};
+  s.state = state_of(row);
+  s.next_state = next_state_of(row);
   s.action = {from + 2 * state_dim_, action_size_};
   from += 2 * state_dim_ + action_size_;
   s.reward = from[0];
   s.log_probability = from[1];
   s.value = from[2];
-  s.continues = flags_[row] != 0;
+  if (index + 1 < size()) {
+    const std::size_t after = in_order_[index + 1];
+    s.continues = streams_[after] == streams_[row] && std::ranges::equal(s.next_state, state_of(after));
+  }
   return s;
 }
 
 void Rollout::clear() {
   rows_.clear();
-  flags_.clear();
+  streams_.clear();
+  in_order_.clear();
   oldest_ = 0;
 }
 

@@ -1,10 +1,11 @@
-// Purpose: what an on-policy learner learns from: the steps that its own policy drew, in order, until they are used.
-// Replay is for those that learn from any policy's steps.
+// Purpose: what an on-policy learner learns from: the steps that its own policy drew, in order, until they are used. Where
+// several agents act by one policy, the steps of each are together. Replay is for those that learn from any policy's steps.
 // Ownership: value.
 // Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -31,17 +32,21 @@ class Rollout {
 
   /// REQUIRES: behaviour is given, shapes fit. The oldest goes when the ring is full.
   void add(const Transition& transition);
-  std::size_t size() const { return flags_.size(); }
-  /// Oldest first. REQUIRES: index < size().
+  std::size_t size() const { return streams_.size(); }
+  /// By Transition::stream, and of each the oldest first. REQUIRES: index < size().
   RolloutStep at(std::size_t index) const;
   /// They were learned from: the policy is another now.
   void clear();
 
  private:
   std::size_t row_size() const;
+  std::span<const float> state_of(std::size_t row) const;
+  std::span<const float> next_state_of(std::size_t row) const;
+  void sort() const;
   std::size_t state_dim_, action_size_, capacity_, oldest_ = 0;
   std::vector<float> rows_;
-  std::vector<unsigned char> flags_;  // per row: continues
+  std::vector<std::int64_t> streams_;          // of each row
+  mutable std::vector<std::size_t> in_order_;  // rows as at() has them; other in number: to be made
 };
 
 }  // namespace flash

@@ -171,7 +171,8 @@ class FakeDaemon {
         ++offers_;
         FLASH_TRY(const TensorFile file, decode_tensor_file(offer->policy));
         FLASH_TRY(const PolicySnapshot policy, to_policy(file));
-        answers.emplace_back(link::Verdict{offer->agent, policy.version, true, {}});
+        for (const std::string& agent : offer->agents)
+          answers.emplace_back(link::Verdict{agent, policy.version, true, {}});
       }
     }
     // An answer that does not fit now is not needed: the next offer gets one.

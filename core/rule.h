@@ -166,7 +166,8 @@ struct Rule {
   bool mode_given = false;  // false: follows the global mode
   Selector select;
   std::string application;
-  std::string group;  // of agents of the task that see each other (policy/group.h); empty: none
+  std::string group;               // of agents of the task that see each other (policy/group.h); empty: none
+  bool parameter_sharing = false;  // the group's agents learn together, one policy for all; REQUIRES a group
   Slo slo;
   UserProfile profile;
   RewardOptions reward;
@@ -177,6 +178,9 @@ struct Rule {
   ExplorationOptions exploration;
   LeaseOptions lease;
   bool allow_kubelet = false;  // write directly what is the kubelet's
+
+  /// Whose agents learn together with this rule's; empty: each alone.
+  std::string learning_group() const { return parameter_sharing ? group : std::string(); }
 };
 
 }  // namespace flash

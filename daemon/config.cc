@@ -113,6 +113,8 @@ class Build {
         s.container.empty() && s.container_runtime.empty() && s.pod_uid.empty())
       fail(pointer + "/select",
            "selects nothing: give cgroup, unit, container, container_runtime or pod_uid");
+    if (rule.parameter_sharing && rule.group.empty())
+      fail(pointer + "/parameter_sharing", "there is nobody to learn together with: give a group");
     check_page(rule, pointer);
     for (const LimitKeys& row : limit_keys) {
       const LimitKey *low = row.key_of(&LimitOptions::min), *high = row.key_of(&LimitOptions::max);

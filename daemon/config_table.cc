@@ -347,6 +347,15 @@ std::vector<ConfigKey> config_table() {
                   "Such a state is another than that of a target without a group: policies of one do not fit "
                   "the other. A change of the group begins anew with its targets. Empty: none."}));
   t.push_back(bound(
+      FIELD(rule.parameter_sharing),
+      {.pointer = "/rules/*/parameter_sharing",
+       .type = KeyType::Boolean,
+       .meaning =
+           "The targets of the group learn together: one policy for all of them, from what each of them "
+           "lived through, which a target that comes later begins with. Those of the group's targets "
+           "learn together whose rules say so and agree in task, managed limits and reward. Needs a group. "
+           "false: each target has a policy of its own."}));
+  t.push_back(bound(
       FIELD(rule.allow_kubelet),
       {.pointer = "/rules/*/allow_kubelet",
        .type = KeyType::Boolean,

@@ -31,7 +31,8 @@ std::string learning_key(const Target& target) {
 
 // --- agents ---------------------------------------------------------------------------------------------
 
-const LearnerAgent& LearnerAgents::add(const Target& target, const SpaceLayout& layout) {
+const LearnerAgent& LearnerAgents::add(const Target& target, const SpaceLayout& layout,
+                                       const std::string& group) {
   const std::string name = agent_name(target.id);
   auto& agent = agents_[name];
   link::Announce announce;
@@ -39,6 +40,7 @@ const LearnerAgent& LearnerAgents::add(const Target& target, const SpaceLayout& 
   announce.key = learning_key(target);
   announce.application = plain(target.application);
   announce.rule = plain(target.rule);
+  announce.group = plain(group);
   announce.layout = layout;
   if (!agent) {
     agent = std::make_unique<LearnerAgent>();

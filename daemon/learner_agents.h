@@ -44,8 +44,8 @@ struct LearnerAgent {
 class LearnerAgents {
  public:
   /// An agent is there (again: what is announced of it may have changed; with another layout what was recorded of it
-  /// and not said is left out). It is not announced yet.
-  const LearnerAgent& add(const Target& target, const SpaceLayout& layout);
+  /// and not said is left out). It is not announced yet. `group`: Rule::learning_group().
+  const LearnerAgent& add(const Target& target, const SpaceLayout& layout, const std::string& group = {});
   /// nullptr: no such agent, or it is gone already. Kept while it has steps or is announced.
   const LearnerAgent* remove(TargetId id);
 

@@ -122,6 +122,7 @@ struct LearnerLink::Impl {
   void read(Now now);
   bool handle(Now now, const link::Up& message);
   void offered(Now now, const link::Offer& offer);
+  void answer(Now now, link::Verdict verdict, const Result<void>& taken);
   void flush(Now now);
   Result<link::SendStatus> say_next();
 };
@@ -250,7 +251,8 @@ bool LearnerLink::Impl::handle(Now now, const link::Up& message) {
   } else if (const auto* offer = std::get_if<link::Offer>(&message)) {
     const double most =
         bounds.offers_per_s + bounds.offers_per_s_and_agent * static_cast<double>(agents.present());
-    if (!offer_tokens.take(now, most)) return flood(now, "offers"), false;
+    if (!offer_tokens.take(now, most, static_cast<double>(offer->agents.size())))
+      return flood(now, "offers"), false;
     offered(now, *offer);
     return false;
   } else if (const auto* own = std::get_if<link::Embedded>(&message)) {
@@ -264,29 +266,38 @@ bool LearnerLink::Impl::handle(Now now, const link::Up& message) {
   return true;
 }
 
+/// Read once, judged by each agent for itself.
 void LearnerLink::Impl::offered(Now now, const link::Offer& offer) {
-  ++counters.offers;
-  link::Verdict verdict;
-  verdict.agent = offer.agent;
-  const auto decide = [&]() -> Result<void> {
-    LearnerAgent* agent = agents.find(offer.agent);
-    if (agent == nullptr || agent->gone) return Error(std::errc::no_such_file_or_directory, "no such agent");
+  std::uint64_t version = 0;
+  const auto read = [&]() -> Result<std::shared_ptr<const PolicySnapshot>> {
     FLASH_TRY(const TensorFile file, decode_tensor_file(offer.policy, kPolicyMaxHeaderBytes));
     FLASH_TRY(PolicySnapshot policy, to_policy(file));
-    verdict.version = policy.version;
+    version = policy.version;
     // The operator says how long a policy may decide without a newer one, not the learner.
     policy.expires = std::min(policy.expires, now.wall + from_seconds(options.settings.snapshot_lifetime_s));
+    return std::make_shared<const PolicySnapshot>(std::move(policy));
+  };
+  const auto policy = read();
+  const auto take = [&](const std::string& name) -> Result<void> {
+    LearnerAgent* agent = agents.find(name);
+    if (agent == nullptr || agent->gone) return Error(std::errc::no_such_file_or_directory, "no such agent");
+    if (!policy) return Error(policy.error());
     if (!callbacks.offer) return Error(std::errc::not_supported, "nobody takes policies");
-    FLASH_CHECK(callbacks.offer(now, agent->id, std::make_shared<const PolicySnapshot>(std::move(policy))));
-    agent->announce.model_version = verdict.version;
+    FLASH_CHECK(callbacks.offer(now, agent->id, *policy));
+    agent->announce.model_version = version;
     return {};
   };
-  if (auto done = decide(); done) {
+  for (const std::string& name : offer.agents) answer(now, {name, version, false, {}}, take(name));
+}
+
+void LearnerLink::Impl::answer(Now now, link::Verdict verdict, const Result<void>& taken) {
+  ++counters.offers;
+  if (taken) {
     ++counters.accepted;
     verdict.accepted = true;
   } else {
     ++counters.refused;
-    verdict.reason = plain(done.error().message());
+    verdict.reason = plain(taken.error().message());
     if (verdict.reason.empty()) verdict.reason = "refused";
     counters.last_error = verdict.agent + ": " + verdict.reason;
     log(now, LearnerEvent::OfferRefused,
@@ -387,8 +398,8 @@ void LearnerLink::process(Now now) {
   impl_->rearm();
 }
 
-void LearnerLink::agent_added(const Target& target, const SpaceLayout& layout) {
-  const LearnerAgent& agent = impl_->agents.add(target, layout);
+void LearnerLink::agent_added(const Target& target, const SpaceLayout& layout, const std::string& group) {
+  const LearnerAgent& agent = impl_->agents.add(target, layout, group);
   if (!impl_->server.open()) return;
   impl_->to_announce.push_back(agent.announce.agent);
   impl_->rearm();

@@ -39,7 +39,7 @@ struct LearnerOptions {
 struct LearnerBounds {
   std::size_t backlog_bytes = 16u << 20;                       // over all agents; the oldest steps go first
   std::size_t backlog_bytes_unused = 1u << 20;                 // before the first learner came
-  double offers_per_s = 50, offers_per_s_and_agent = 4;        // and as many at once
+  double offers_per_s = 50, offers_per_s_and_agent = 4;        // and as many at once; as the counters count
   double messages_per_s = 200, messages_per_s_and_agent = 16;  // of any kind
   Duration hello_timeout = std::chrono::seconds(10);
   Duration flood_backoff = std::chrono::seconds(60);  // no connection is taken for so long
@@ -51,9 +51,9 @@ struct LearnerBounds {
 };
 
 struct LearnerCounters {
-  std::uint64_t connections = 0;    // of a peer that may
-  std::uint64_t refused_peers = 0;  // wrong user or place, one too many, back-off
-  std::uint64_t offers = 0, accepted = 0, refused = 0;
+  std::uint64_t connections = 0;                        // of a peer that may
+  std::uint64_t refused_peers = 0;                      // wrong user or place, one too many, back-off
+  std::uint64_t offers = 0, accepted = 0, refused = 0;  // one for each agent that a policy was offered to
   std::uint64_t sent_steps = 0;
   std::uint64_t acknowledged_steps = 0;
   std::uint64_t dropped_steps = 0;    // gone from the backlog before they were acknowledged
@@ -101,8 +101,9 @@ class LearnerLink {
   /// fd() stays readable.
   void process(Now now);
 
-  /// Wire to LoopEvents::changed: added (again: what is announced may have changed), removed.
-  void agent_added(const Target& target, const SpaceLayout& layout);
+  /// Wire to LoopEvents::changed: added (again: what is announced may have changed), removed. `group`:
+  /// Rule::learning_group().
+  void agent_added(const Target& target, const SpaceLayout& layout, const std::string& group = {});
   void agent_removed(TargetId id);
   /// Wire to LoopEvents::decided.
   void decided(const Target& target, const Decision& decision);

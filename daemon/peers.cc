@@ -79,7 +79,8 @@ void Peers::configure_learner(Now now, const DaemonConfig& config, bool wanted) 
   }
   const ControlLoop& loop = node_.loop();
   for (TargetId id : loop.agents())
-    if (const auto view = loop.view(id)) learner_->agent_added(*view->target, *view->layout);
+    if (const auto view = loop.view(id))
+      learner_->agent_added(*view->target, *view->layout, view->rule->learning_group());
 }
 
 void Peers::configure_sync(Now now, const DaemonConfig& config) {
@@ -169,7 +170,8 @@ void Peers::changed(TargetId id, AgentChange change) {
     if (learner_) learner_->agent_removed(id);
     episodes_.removed(id);
   } else if (learner_ && (change.added || change.layout)) {
-    if (const auto view = node_.loop().view(id)) learner_->agent_added(*view->target, *view->layout);
+    if (const auto view = node_.loop().view(id))
+      learner_->agent_added(*view->target, *view->layout, view->rule->learning_group());
   }
 }
 

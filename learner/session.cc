@@ -112,7 +112,7 @@ Result<void> Session::handle(const std::string& bytes, Now now) {
     if (!client_.open()) return {};
     trainer_->gone(gone->agent, now);
     if (pending_.empty()) runs_.erase(gone->agent);
-    offers_.erase(gone->agent);
+    withdraw(gone->agent);
   }
   return {};
 }
@@ -251,24 +251,29 @@ void Session::flush(Now now) {
       if (runs_.contains(own.key())) send(std::move(own.mapped()));
       continue;
     }
-    for (link::Offer& o : trainer_->take_offers()) offers_[o.agent] = std::move(o.policy);
+    for (link::Offer& o : trainer_->take_offers()) {
+      for (const std::string& agent : o.agents) withdraw(agent);
+      offers_.push_back(std::move(o));
+    }
     if (offers_.empty()) return;
-    auto offer = offers_.extract(offers_.begin());
-    if (runs_.contains(offer.key())) send(link::Offer{offer.key(), std::move(offer.mapped())});
+    link::Offer offer = std::move(offers_.front());
+    offers_.pop_front();
+    std::erase_if(offer.agents, [this](const std::string& agent) { return !runs_.contains(agent); });
+    if (!offer.agents.empty()) send(std::move(offer));
   }
+}
+
+void Session::withdraw(const std::string& agent) {
+  for (link::Offer& waiting : offers_) std::erase(waiting.agents, agent);
+  std::erase_if(offers_, [](const link::Offer& waiting) { return waiting.agents.empty(); });
 }
 
 void Session::send_status(Now now) {
   status_at_ = now.mono;
   if (!outbox_.empty()) return;  // it would be old when it is read
-  link::Status whole;
+  link::Status whole = trainer_->totals();
   const std::vector<link::Status> agents = trainer_->statuses();
-  for (const link::Status& s : agents) {
-    whole.transitions += s.transitions;
-    whole.updates += s.updates;
-    whole.episodes += s.episodes;
-    send(s);
-  }
+  for (const link::Status& s : agents) send(s);
   if (options_.usage) {
     const ProcessUsage usage = options_.usage();
     whole.rss_mib = usage.rss_mib;

@@ -69,6 +69,8 @@ class Session {
   void store_failed(const Error& error, Now now);
   void send(const link::Up& message);
   void flush(Now now);
+  /// Not for this agent any more.
+  void withdraw(const std::string& agent);
   void send_status(Now now);
   void retain(Now now);
 
@@ -85,7 +87,7 @@ class Session {
   std::map<std::string, RunId> runs_;
   std::deque<link::Step> pending_;                  // received, not committed
   std::map<std::string, std::uint64_t> stored_;     // to acknowledge
-  std::map<std::string, std::string> offers_;       // newest policy per agent
+  std::deque<link::Offer> offers_;                  // each agent is in the newest for it alone
   std::map<std::string, link::Embedded> embedded_;  // newest embedding per agent
   std::deque<std::string> outbox_;                  // encoded, in order
   std::size_t outbox_bytes_ = 0;

@@ -1,18 +1,22 @@
-// Purpose: who learns what and when. There is one Agent per announced agent. It is trained as the stage says
-// that its agent has in flashd; its policies are published, its state is kept in checkpoints. flashd moves
-// the stages (AWARE Alg. 1), this follows them:
+// Purpose: who learns what and when. Each announced agent has a learner: its own, or one together with the other agents of its
+// group, task and layout where their rules share parameters (docs/agents/groups.md). A learner has one replay, one state in
+// checkpoints and one policy with one sequence of versions. It is trained as the stages say that its agents have in
+// flashd, which moves them (AWARE Alg. 1); of several agents the first that there is of
 //
-//   INITIALIZED, OFFLINE  the fallback acts; at the end of an episode, offline_updates updates of the offline
-//                         method
-//   ONLINE                the policy acts and explores; updates_per_step updates per new trusted transition
+//   ONLINE                the policy acts and explores; updates_per_step updates per new trusted transition of those
+//                         that are ONLINE
 //   SERVING               the policy acts; nothing is updated, the replay stays warm for a retraining
+//   OFFLINE, INITIALIZED  the fallback acts; when an episode has ended, once for all, offline_updates updates of the
+//                         offline method
+//
+// A policy is offered to each agent that it has changed for since the last one, and to one that is new at once.
 //
 // Where a pretrained model fits, its policy with the agent's embedding is offered first, renewed at the end
 // of each episode; what is learned here takes over when its own estimate says that it is not worse, or when
 // the pretrained policy fell below the fallback (docs/adr/0008-pretrained-models.md). All work comes in
-// slices of a few milliseconds, one agent after the other, so that the socket is served in between and no
+// slices of a few milliseconds, one learner after the other, so that the socket is served in between and no
 // agent waits for another's burst.
-// Ownership: owns agents and checkpoints; borrows the store, which outlives it.
+// Ownership: owns learners and checkpoints; borrows the store, which outlives it.
 // Thread rule: one thread. Reads no clock but the one it is given, for timing updates.
 #pragma once
 
@@ -35,7 +39,8 @@
 namespace flash {
 
 struct TrainerOptions {
-  /// Over all agents: with 100 agents each keeps the newest share. Below it settings.replay_steps counts.
+  /// Over all agents: with 100 agents each keeps the newest share, a group its agents' shares together. Below it
+  /// settings.replay_steps counts.
   std::size_t replay_bytes = 24u << 20;
   int slice_updates = 8;
   Duration checkpoint_interval = std::chrono::seconds(60);
@@ -54,7 +59,7 @@ class Trainer {
   void configure(const link::HelloDown& hello);
   void announce(const link::Announce& agent, RunId run, Now now);
   /// An announced agent goes on from what another one has learned (Agent::checkpoint()) instead of its own; what
-  /// it lived through stays. EINVAL: not announced, or a checkpoint that does not fit; it is then unchanged.
+  /// it lived through stays. So do those that learn together with it. EINVAL: not announced, or a checkpoint that does not fit; it is then unchanged.
   Result<void> begin_with(const std::string& agent, const TensorFile& learned, Now now);
   /// The target is gone: saved and forgotten.
   void gone(const std::string& agent, Now now);
@@ -92,49 +97,73 @@ class Trainer {
   /// Saves what has changed and is due; `all`: due or not. Stops after `budget` (by the clock); returns how
   /// many agents were left unsaved.
   std::size_t save(Now now, bool all, Duration budget);
-  /// Per agent, and how many transitions, updates and episodes in all (agent: "").
+  /// Per agent: transitions and updates are its learner's.
   std::vector<link::Status> statuses() const;
-  /// Removes checkpoints and policies of agents that the store has forgotten.
+  /// How many transitions, updates and episodes in all, those of a group once (agent: "").
+  link::Status totals() const;
+  /// Removes checkpoints and policies of agents and groups that the store has forgotten.
   void drop_unused(Now now);
 
   struct Counters {
-    std::uint64_t offered = 0, accepted = 0, refused = 0, cut_updates = 0, diverged = 0;
+    std::uint64_t offered = 0, accepted = 0, refused = 0;  // per agent
+    std::uint64_t cut_updates = 0, diverged = 0;
     std::uint64_t embedded = 0;
     std::uint64_t neighbours = 0, neighbours_refused = 0;
   };
   const Counters& counters() const { return counters_; }
 
  private:
-  struct AgentSlot;
-  AgentSlot* find(const std::string& agent);
-  void build(AgentSlot& slot, Now now);
-  void learn(AgentSlot& slot);
-  // trainer_models.cc
-  void choose_model(AgentSlot& slot);
-  void use_model(Task task, std::shared_ptr<const PretrainedModel> model);
-  bool embed_due(const AgentSlot& slot) const;
-  void embed(AgentSlot& slot);
-  void hand_over(AgentSlot& slot, const std::string& why);
-  void judge_pretrained(AgentSlot& slot, const link::Step& step);
-  void publish(AgentSlot& slot, Now now);
-  bool offline(const AgentSlot& slot) const;
-  bool behind(const AgentSlot& slot, Now now) const;
-  bool publish_due(const AgentSlot& slot, Now now) const;
-  bool needs_work(const AgentSlot& slot, Now now) const;
-  bool save_pupil(AgentSlot& slot, Now now);
+  struct GroupLearner;
+  struct Pupil;
+  Pupil* find(const std::string& agent);
+  GroupLearner& learner_for(const link::Announce& agent);
+  /// Leaves its learner, which is saved and forgotten where it was the last.
+  void remove(std::map<std::string, std::unique_ptr<Pupil>>::iterator pupil, Now now);
+  void tell(int priority, std::string_view id, const Pupil& pupil, const std::string& message) const;
+  void tell(int priority, std::string_view id, const GroupLearner& learner, const std::string& message) const;
+  /// Its newest one, which Status says of each of its pupils.
+  void trouble(GroupLearner& learner, std::string what);
+  static Stage stage_of(const GroupLearner& learner);
+  static bool new_round(GroupLearner& learner, const std::string& agent);
+  bool embed_due(const GroupLearner& learner) const;
+  bool publish_first(const GroupLearner& learner, Now now) const;
+  bool needs_work(const GroupLearner& learner, Now now) const;
+  std::string doing(const Pupil& pupil) const;
+
+  // trainer_learning.cc
+  void build(GroupLearner& learner, Now now);
+  bool restore(GroupLearner& learner, Now now);
+  void fill_replay(GroupLearner& learner);
+  void learn(GroupLearner& learner);
+  bool save_learner(GroupLearner& learner, Now now);
+  int replay_share(const GroupLearner& learner) const;
+  AgentOptions agent_options(const GroupLearner& learner) const;
   /// The peaks of a burst to the system.
   void give_back(Now now, Duration at_most_every);
-  int replay_share(const link::Announce& agent) const;
-  AgentOptions agent_options(const link::Announce& agent) const;
-  void tell(int priority, std::string_view id, const AgentSlot& slot, const std::string& message) const;
+
+  // trainer_policies.cc
+  bool behind(const Pupil& pupil, Now now) const;
+  bool publish_due(const Pupil& pupil, Now now) const;
+  void publish(GroupLearner& learner, Now now);
+  OffPolicyEstimate estimate_for(GroupLearner& learner, const std::vector<Pupil*>& to);
+  void offer(GroupLearner& learner, std::vector<Pupil*> to, Now now);
+
+  // trainer_models.cc
+  void choose_model(Pupil& pupil);
+  void use_model(Task task, std::shared_ptr<const PretrainedModel> model);
+  bool embed_due(const Pupil& pupil) const;
+  void embed(Pupil& pupil);
+  void hand_over(GroupLearner& learner, const std::string& why);
+  void judge_pretrained(Pupil& pupil, const link::Step& step);
 
   TrainerOptions options_;
   Checkpoints checkpoints_;
   TrajectoryStore* store_;
   LogSink say_;
   link::LearningSettings settings_;
-  std::map<std::string, std::unique_ptr<AgentSlot>> slots_;  // by name
-  std::string next_;                                         // whose turn it is
+  std::map<std::string, std::unique_ptr<GroupLearner>> learners_;  // by key and meaning of the layout
+  std::map<std::string, std::unique_ptr<Pupil>> pupils_;           // by name
+  std::string next_;                                               // whose turn it is
   std::vector<link::Offer> offers_;
   std::vector<link::Embedded> embedded_;
   Counters counters_;

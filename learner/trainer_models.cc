@@ -1,7 +1,7 @@
 // The trainer's part that deals with pretrained policies: docs/adr/0008-pretrained-models.md.
 #include <cstdio>
 
-#include "learner/agent_slot.h"
+#include "learner/group_learner.h"
 #include "learner/model_trial.h"
 #include "learner/trainer.h"
 
@@ -13,10 +13,10 @@ constexpr std::uint64_t kEnoughRewards = 50;  // half an episode, as in the life
 }  // namespace
 
 /// At each announcement, since the rule's reward may have changed, and once the checkpoint is known.
-void Trainer::choose_model(AgentSlot& p) {
+void Trainer::choose_model(Pupil& p) {
   // What acts in SERVING stays what it is.
   if (p.stage_known && p.stage == Stage::Serving && p.pretrained()) return;
-  auto model = p.local ? nullptr : options_.models.of(p.announced.layout.task);
+  auto model = p.learner->local ? nullptr : options_.models.of(p.announced.layout.task);
   if (model != nullptr)
     if (auto fits = model->fits(p.announced); !fits) {
       const std::string why = "pretrained model not used: " + fits.error().message();
@@ -34,7 +34,7 @@ void Trainer::choose_model(AgentSlot& p) {
 /// The first of them that is not worse here than what is in use.
 void Trainer::hand_out(Task task, const std::vector<std::shared_ptr<const PretrainedModel>>& candidates) {
   std::vector<link::Announce> agents;
-  for (const auto& [name, p] : slots_)
+  for (const auto& [name, p] : pupils_)
     if (p->announced.layout.task == task) agents.push_back(p->announced);
   const auto in_use = options_.models.of(task);
   HandedOut& state = handed_out_[task];
@@ -82,12 +82,12 @@ std::string Trainer::models_in_words() const {
 
 void Trainer::use_model(Task task, std::shared_ptr<const PretrainedModel> model) {
   options_.models.use(task, std::move(model));
-  for (auto& [name, p] : slots_)
+  for (auto& [name, p] : pupils_)
     if (p->announced.layout.task == task) choose_model(*p);
 }
 
 void Trainer::nearest(const link::NearestPair& pair) {
-  AgentSlot* p = find(pair.agent);
+  Pupil* p = find(pair.agent);
   if (!p || p->neighbour == pair.neighbour) return;
   if (p->model == nullptr) return tell(LOG_DEBUG, kMessageModel, *p, "a neighbour, but no pretrained policy");
   const std::string who = "the nearest known pair, " + link::words_of(pair.neighbour);
@@ -102,27 +102,28 @@ void Trainer::nearest(const link::NearestPair& pair) {
   tell(same ? LOG_DEBUG : LOG_INFO, kMessageModel, *p, who);
 }
 
-bool Trainer::embed_due(const AgentSlot& p) const {
+bool Trainer::embed_due(const Pupil& p) const {
   // SERVING does not learn, so its policy stays what it is, the embedding with it.
-  return p.model != nullptr && p.agent && p.episode_ended && p.stage_known &&
+  return p.model != nullptr && p.learner->agent && p.attached && p.episode_ended && p.stage_known &&
          (p.stage != Stage::Serving || !p.beginning);
 }
 
 /// Once per episode: is what was learned here as good by now? Else the embedding of all that is known.
-void Trainer::embed(AgentSlot& p) {
+void Trainer::embed(Pupil& p) {
   p.episode_ended = false;
-  if (p.pretrained() && p.agent->learned() && p.updates != p.updates_at_estimate) {
-    p.estimate = p.agent->estimate();
-    p.updates_at_estimate = p.updates;
+  GroupLearner& l = *p.learner;
+  if (p.pretrained() && l.agent->learned() && l.updates != l.updates_at_estimate) {
+    l.estimate = l.agent->estimate();
+    l.updates_at_estimate = l.updates;
     burst_ = true;
     const double gained = p.earned.count >= kEnoughRewards && p.fallback_earned.count >= kEnoughRewards
                               ? p.earned.value() - p.fallback_earned.value()
                               : p.model->gain().mean;
-    if (p.estimate.given && p.estimate.lower >= gained) {
+    if (l.estimate.given && l.estimate.lower >= gained) {
       char words[128];
       std::snprintf(words, sizeof words, "its estimate, at least %+.3f per step, is not below %+.3f",
-                    static_cast<double>(p.estimate.lower), gained);
-      hand_over(p, words);
+                    static_cast<double>(l.estimate.lower), gained);
+      hand_over(l, words);
       return;
     }
   }
@@ -159,25 +160,29 @@ void Trainer::embed(AgentSlot& p) {
   p.refused = false;
 }
 
-void Trainer::hand_over(AgentSlot& p, const std::string& why) {
-  tell(LOG_NOTICE, kMessageModel, p, "what was learned here replaces the pretrained policy: " + why);
-  p.local = true;
-  p.model = nullptr;
-  p.beginning.reset();
-  p.unfamiliar.clear();
-  p.offered = p.refused = false;
-  p.estimate = {};
-  p.updates_at_estimate = ~std::uint64_t{0};
-  p.saved_version = ~std::uint64_t{0};  // to be saved though nothing was learned since
+/// To what all agents of the learner lived through; what acts in SERVING stays what it is.
+void Trainer::hand_over(GroupLearner& l, const std::string& why) {
+  tell(LOG_NOTICE, kMessageModel, l, "what was learned here replaces the pretrained policy: " + why);
+  l.local = true;
+  for (Pupil* p : l.pupils) {
+    if (p->model == nullptr || (l.pupils.size() > 1 && p->stage == Stage::Serving)) continue;
+    p->model = nullptr;
+    p->beginning.reset();
+    p->unfamiliar.clear();
+    p->offered = p->refused = false;
+  }
+  l.estimate = {};
+  l.updates_at_estimate = ~std::uint64_t{0};
+  l.saved_version = ~std::uint64_t{0};  // to be saved though nothing was learned since
 }
 
 /// Rewards by who earned them, and the life cycle's verdict on the policy in the seat.
-void Trainer::judge_pretrained(AgentSlot& p, const link::Step& step) {
+void Trainer::judge_pretrained(Pupil& p, const link::Step& step) {
   if (!p.pretrained() && p.model == nullptr) return;
   if (p.last && step.reward_given && step.reward_trusted && p.last->seq + 1 == step.seq) {
-    AgentSlot::Mean* mean = p.last->controller == Controller::Learned    ? &p.earned
-                            : p.last->controller == Controller::Fallback ? &p.fallback_earned
-                                                                         : nullptr;
+    Pupil::Mean* mean = p.last->controller == Controller::Learned    ? &p.earned
+                        : p.last->controller == Controller::Fallback ? &p.fallback_earned
+                                                                     : nullptr;
     if (mean != nullptr && !p.last->action.empty()) {
       mean->sum += step.reward;
       ++mean->count;
@@ -185,7 +190,7 @@ void Trainer::judge_pretrained(AgentSlot& p, const link::Step& step) {
   }
   const bool acted = p.stage == Stage::Online || p.stage == Stage::Serving;
   if (p.stage_known && acted && step.stage == Stage::Offline && p.pretrained())
-    hand_over(p, "the life cycle sent it back to offline");
+    hand_over(*p.learner, "the life cycle sent it back to offline");
 }
 
 }  // namespace flash

@@ -80,6 +80,39 @@ constexpr const char* kOfLayout =
     "AND l.digest = ?2 AND (l.reward = ?3 OR l.reward = '' OR ?3 = '')) "
     "OR (?4 AND NOT EXISTS (SELECT 1 FROM run_layouts o WHERE o.run = r.id))";
 
+/// Transitions of runs r, s_t from s and what came of it from n. The same conditions as transition_of(), in SQL: an
+/// untrusted tail does not use up the n. ?5 and ?6 are the bytes of a state and an action.
+std::string transitions_where(const std::string& which) {
+  return "SELECT s.controller, s.state, s.action, s.fallback, n.reward, n.state, n.fallback, s.flags & 32, "
+         "b.log_probability, b.value, r.id FROM runs r JOIN steps s ON s.run = r.id "
+         "JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 "
+         "LEFT JOIN behaviours b ON b.run = s.run AND b.seq = s.seq "
+         "WHERE s.flags & 4 AND n.flags & 4 AND n.flags & 16 AND length(s.state) = ?5 AND length(n.state) = "
+         "?5 "
+         "AND length(s.action) = ?6 AND " +
+         which;
+}
+
+Result<void> add_transitions(Query& q, std::vector<Transition>& out) {
+  while (true) {
+    FLASH_TRY(bool there, q.row());
+    if (!there) return {};
+    Transition t;
+    t.by_fallback = controller_of(q.integer(0)) == Controller::Fallback;
+    t.state = q.floats(1);
+    t.action = q.floats(2);
+    t.fallback = q.floats(3);
+    t.reward = static_cast<float>(q.real(4));
+    t.next_state = q.floats(5);
+    t.next_fallback = q.floats(6);
+    t.behaviour = {q.integer(7) != 0, static_cast<float>(q.real(8)), static_cast<float>(q.real(9))};
+    t.stream = q.integer(10);
+    if (t.fallback.size() != t.action.size()) t.fallback.clear();
+    if (t.next_fallback.size() != t.action.size()) t.next_fallback.clear();
+    out.push_back(std::move(t));
+  }
+}
+
 }  // namespace
 
 Result<std::uint64_t> TrajectoryStore::last_seq(std::string_view key, std::uint64_t epoch,
@@ -121,36 +154,43 @@ Result<std::vector<Transition>> TrajectoryStore::recent_transitions(std::string_
   const auto state_dim = static_cast<std::size_t>(layout.state_dim());
   const auto action_dim = static_cast<std::size_t>(layout.action_size());
   const std::string digest = layout.digest();
-  // The same conditions as transition_of(), in SQL: an untrusted tail does not use up the n.
-  FLASH_TRY(
-      Query q,
-      impl_->db.query(
-          std::string("SELECT s.controller, s.state, s.action, s.fallback, n.reward, n.state, n.fallback, "
-                      "s.flags & 32, b.log_probability, b.value FROM runs r JOIN steps s ON s.run = r.id "
-                      "JOIN steps n ON n.run = s.run AND n.seq = s.seq + 1 "
-                      "LEFT JOIN behaviours b ON b.run = s.run AND b.seq = s.seq "
-                      "WHERE r.agent = ?1 AND s.flags & 4 AND n.flags & 4 AND n.flags & 16 AND (") +
-          kOfLayout +
-          ") AND length(s.state) = ?5 AND length(n.state) = ?5 AND length(s.action) = ?6 "
-          "ORDER BY r.ordinal DESC, s.seq DESC LIMIT ?7"));
+  FLASH_TRY(Query q, impl_->db.query(transitions_where(std::string("r.agent = ?1 AND (") + kOfLayout +
+                                                       ") ORDER BY r.ordinal DESC, s.seq DESC LIMIT ?7")));
   q.bind(agent).bind(digest).bind(layout.reward).count(Impl::of_before_named(layout));
   q.count(state_dim * sizeof(float)).count(action_dim * sizeof(float)).count(n);
   std::vector<Transition> out;
-  while (true) {
-    FLASH_TRY(bool there, q.row());
-    if (!there) break;
-    Transition t;
-    t.by_fallback = controller_of(q.integer(0)) == Controller::Fallback;
-    t.state = q.floats(1);
-    t.action = q.floats(2);
-    t.fallback = q.floats(3);
-    t.reward = static_cast<float>(q.real(4));
-    t.next_state = q.floats(5);
-    t.next_fallback = q.floats(6);
-    t.behaviour = {q.integer(7) != 0, static_cast<float>(q.real(8)), static_cast<float>(q.real(9))};
-    if (t.fallback.size() != action_dim) t.fallback.clear();
-    if (t.next_fallback.size() != action_dim) t.next_fallback.clear();
-    out.push_back(std::move(t));
+  FLASH_CHECK(add_transitions(q, out));
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+Result<std::vector<Transition>> TrajectoryStore::group_transitions(std::string_view group, std::size_t n,
+                                                                   const SpaceLayout& layout) const {
+  struct Lived {
+    std::int64_t run, id, first, last;
+  };
+  std::vector<Lived> newest_first;
+  {
+    FLASH_TRY(Query q, impl_->db.query("SELECT e.run, e.id, e.first_seq, e.last_seq FROM run_groups g "
+                                       "JOIN episodes e ON e.run = g.run WHERE g.key = ? "
+                                       "ORDER BY e.ended_us DESC, e.id DESC"));
+    q.bind(group);
+    while (true) {
+      FLASH_TRY(bool there, q.row());
+      if (!there) break;
+      newest_first.push_back({q.integer(0), q.integer(1), q.integer(2), q.integer(3)});
+    }
+  }
+  std::vector<Transition> out;
+  for (const Lived& e : newest_first) {
+    if (out.size() >= n) break;
+    FLASH_TRY(Query q,
+              impl_->db.query(transitions_where("r.id = ?1 AND s.seq BETWEEN ?2 AND ?3 AND s.episode = ?4 "
+                                                "ORDER BY s.seq DESC LIMIT ?7")));
+    q.bind(e.run).bind(e.first).bind(e.last).bind(e.id);
+    q.count(static_cast<std::size_t>(layout.state_dim()) * sizeof(float));
+    q.count(static_cast<std::size_t>(layout.action_size()) * sizeof(float)).count(n - out.size());
+    FLASH_CHECK(add_transitions(q, out));
   }
   std::reverse(out.begin(), out.end());
   return out;
@@ -246,7 +286,7 @@ Result<TrajectoryStore::Counts> TrajectoryStore::counts() const {
 }
 
 Result<std::vector<std::string>> TrajectoryStore::keys() const {
-  FLASH_TRY(Query q, impl_->db.query("SELECT key FROM agents"));
+  FLASH_TRY(Query q, impl_->db.query("SELECT key FROM agents UNION SELECT key FROM run_groups"));
   std::vector<std::string> out;
   while (true) {
     FLASH_TRY(bool there, q.row());

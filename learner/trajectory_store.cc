@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/json.h"
+#include "core/tensor_file.h"
 #include "learner/trajectory_store_impl.h"
 
 namespace flash {
@@ -22,14 +23,14 @@ constexpr int kVacuumPages = 4096;
 constexpr double kMib = 1024.0 * 1024.0;
 constexpr double kDayUs = 86400e6;
 
-// Version 2: what the numbers of a run mean, and what on-policy learning needs of a step.
-constexpr std::array<link::sqlite::Schema::Added, 3> kAddedBy = {
-    {{2, "layouts"}, {2, "run_layouts"}, {2, "behaviours"}}};
+// Version 2: what the numbers of a run mean, and what on-policy learning needs of a step. Version 3: who learned together.
+constexpr std::array<link::sqlite::Schema::Added, 4> kAddedBy = {
+    {{2, "layouts"}, {2, "run_layouts"}, {2, "behaviours"}, {3, "run_groups"}}};
 
 constexpr link::sqlite::Schema kSchema{.what = "trajectory store",
                                        .program = "flash-learner",
                                        .application_id = 0x464c5348,  // "FLSH"
-                                       .version = 2,
+                                       .version = 3,
                                        .sql = R"sql(
 CREATE TABLE agents(
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, task TEXT NOT NULL, application TEXT NOT NULL,
@@ -57,8 +58,10 @@ CREATE TABLE run_layouts(
 CREATE TABLE behaviours(
   run INTEGER NOT NULL REFERENCES runs(id), seq INTEGER NOT NULL, log_probability REAL NOT NULL, value REAL NOT NULL,
   PRIMARY KEY(run, seq)) STRICT, WITHOUT ROWID;
+CREATE TABLE run_groups(
+  run INTEGER PRIMARY KEY REFERENCES runs(id), key TEXT NOT NULL) STRICT;
 )sql",
-                                       .tables = 7,
+                                       .tables = 8,
                                        .added_by = kAddedBy};
 
 std::int64_t flags_of(const link::Step& s) {
@@ -93,6 +96,15 @@ std::optional<Transition> transition_of(const link::Step& t, const link::Step& n
   if (next.fallback.size() == action_dim) out.next_fallback = next.fallback;
   out.behaviour = t.behaviour;
   return out;
+}
+
+std::string group_key(const link::Announce& agent) {
+  if (agent.group.empty()) return {};
+  return std::string(to_string(agent.layout.task)) + "@" + agent.group + ":" + meaning_of(agent.layout);
+}
+
+std::string meaning_of(const SpaceLayout& layout) {
+  return sha256_hex(layout.digest() + " " + layout.reward).substr(0, 16);
 }
 
 bool TrajectoryStore::Impl::of_before_named(const SpaceLayout& layout) {
@@ -241,17 +253,21 @@ Result<StoredRun> TrajectoryStore::begin_run(const link::Announce& agent, std::u
     }
     const auto signed_epoch = static_cast<std::int64_t>(epoch);
     FLASH_TRY(const std::int64_t layout, impl_->layout_id(agent.layout));
+    const std::string group = group_key(agent);
     std::int64_t before = 0;
     {
-      FLASH_TRY(Query q,
-                impl_->db.query("SELECT r.id, r.last_seq, l.layout FROM runs r LEFT JOIN run_layouts l "
-                                "ON l.run = r.id WHERE r.agent = ? AND r.epoch = ? AND r.name = ?"));
+      FLASH_TRY(Query q, impl_->db.query(
+                             "SELECT r.id, r.last_seq, l.layout, coalesce(g.key, '') FROM runs r "
+                             "LEFT JOIN run_layouts l ON l.run = r.id LEFT JOIN run_groups g ON g.run = r.id "
+                             "WHERE r.agent = ? AND r.epoch = ? AND r.name = ?"));
       q.bind(id).bind(signed_epoch).bind(agent.agent);
       FLASH_TRY(bool there, q.row());
       if (there) {
         before = q.integer(0);
         out.last_seq = static_cast<std::uint64_t>(q.integer(1));
-        if (q.integer(2) == layout || (q.integer(2) == 0 && Impl::of_before_named(agent.layout))) {
+        const bool same =
+            q.integer(2) == layout || (q.integer(2) == 0 && Impl::of_before_named(agent.layout));
+        if (same && q.text(3) == group) {
           out.id = before;
           return {};
         }
@@ -276,7 +292,10 @@ Result<StoredRun> TrajectoryStore::begin_run(const link::Announce& agent, std::u
       FLASH_CHECK(q.run());
     }
     FLASH_TRY(Query q, impl_->db.query("INSERT INTO run_layouts(run, layout) VALUES(?, ?)"));
-    return q.bind(out.id).bind(layout).run();
+    FLASH_CHECK(q.bind(out.id).bind(layout).run());
+    if (group.empty()) return {};
+    FLASH_TRY(Query g, impl_->db.query("INSERT INTO run_groups(run, key) VALUES(?, ?)"));
+    return g.bind(out.id).bind(group).run();
   }));
   impl_->cursors.erase(out.id);
   FLASH_TRY(Impl::Cursor * at, impl_->cursor(out.id));
@@ -370,7 +389,8 @@ Result<RetentionReport> TrajectoryStore::retain(double max_mib, double max_days,
       }
     }
     for (std::int64_t id : empty) {
-      for (const char* sql : {"DELETE FROM run_layouts WHERE run = ?", "DELETE FROM runs WHERE id = ?"}) {
+      for (const char* sql : {"DELETE FROM run_layouts WHERE run = ?", "DELETE FROM run_groups WHERE run = ?",
+                              "DELETE FROM runs WHERE id = ?"}) {
         FLASH_TRY(Query q, impl_->db.query(sql));
         FLASH_CHECK(q.bind(id).run());
       }

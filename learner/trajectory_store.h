@@ -79,9 +79,16 @@ struct RetentionReport {
   std::string reason;  // "size: 270 of 256 MiB", "age: older than 30 days"
 };
 
-/// (s_t, a_t, r_t+1, s_t+1) if both steps are consecutive, trusted, executed and of this layout's sizes.
+/// (s_t, a_t, r_t+1, s_t+1) if both steps are consecutive, trusted, executed and of this layout's sizes. Its stream is
+/// the caller's to fill: the run.
 std::optional<Transition> transition_of(const link::Step& t, const link::Step& next,
                                         const SpaceLayout& layout);
+
+/// Under which agents of one task, group, layout and reward learn together, and their learner's files are kept:
+/// "resource-limits@shop:3f2a9c1b00112233". Empty where the agent's group is. No agent's key looks like it.
+std::string group_key(const link::Announce& agent);
+/// 16 hexadecimal digits; equal where layout and reward are.
+std::string meaning_of(const SpaceLayout& layout);
 
 class TrajectoryStore {
  public:
@@ -101,8 +108,8 @@ class TrajectoryStore {
   TrajectoryStore& operator=(TrajectoryStore&&) noexcept;
   ~TrajectoryStore();
 
-  /// The run of this agent in this epoch, made if it is new, or if the agent has another layout than it had: then the new
-  /// one goes on at its last seq. REQUIRES: link's bounds.
+  /// The run of this agent in this epoch, made if it is new, or if the agent has another layout or group than it had: then
+  /// the new one goes on at its last seq. REQUIRES: link's bounds.
   Result<StoredRun> begin_run(const link::Announce& agent, std::uint64_t epoch);
   /// All or nothing, committed when it returns. The result says for each entry whether it was new: a step
   /// that is there already (or was, before retention) is left as it is. ENOSPC: the disk is full, nothing
@@ -130,6 +137,10 @@ class TrajectoryStore {
   /// layout counts as of layout_before_named(), a reward that was not said as any.
   Result<std::vector<Transition>> recent_transitions(std::string_view key, std::size_t n,
                                                      const SpaceLayout& layout) const;
+  /// The newest `n` transitions of all agents that were in a group (group_key()) while they were in it, by the wall clock's
+  /// order of their episodes, oldest first.
+  Result<std::vector<Transition>> group_transitions(std::string_view group, std::size_t n,
+                                                    const SpaceLayout& layout) const;
   /// Newest first.
   Result<std::vector<EpisodeSummary>> episodes(std::string_view key, std::size_t n) const;
   /// m/2 each, of complete episodes of this layout (as above) of which at least half of the steps have a trusted
@@ -141,7 +152,7 @@ class TrajectoryStore {
   /// All steps of an episode in order.
   Result<std::vector<StoredStep>> trajectory(std::int64_t episode) const;
   Result<Counts> counts() const;
-  /// Of all agents.
+  /// Of all agents and groups.
   Result<std::vector<std::string>> keys() const;
   /// Bytes of pages in use (without free pages and the WAL).
   Result<std::uint64_t> used_bytes() const;

@@ -22,6 +22,10 @@ void also(cbor::Check& c, const Verdict& m) {
   if (m.accepted != m.reason.empty()) c.fail("reason", "given exactly where a policy is refused");
 }
 
+void also(cbor::Check& c, const Offer& m) {
+  if (m.agents.empty()) c.fail("agents", "none");
+}
+
 Result<void> validate(const LearningSettings& settings) {
   return cbor::check(settings);
 }

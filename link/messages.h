@@ -1,5 +1,5 @@
 // Purpose: what crosses the socket between flashd and flash-learner: one CBOR map per SOCK_SEQPACKET message,
-// {"v": 4, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
+// {"v": 5, "t": TYPE, ...}. Encoding, decoding and every bound are here, so that both ends refuse the same.
 // docs/LEARNER_PROTOCOL.md is the contract in words.
 // Ownership: values.
 // Thread rule: pure functions.
@@ -10,8 +10,8 @@
 //   flashd  -> Steps: what the learner has not stored yet (bounded backlog), then one message per tick
 //   learner -> Acknowledge after each commit, Offer when learning has produced a policy, Embedded when an
 //              agent's embedding was made, Status now and then
-//   flashd  -> Verdict per Offer; NearestPair where the fleet knows one; Announce and Gone as agents come
-//              and go
+//   flashd  -> Verdict per agent of an Offer; NearestPair where the fleet knows one; Announce and Gone as
+//              agents come and go
 #pragma once
 
 #include <array>
@@ -32,8 +32,11 @@
 
 namespace flash::link {
 
-inline constexpr int kVersion = 4;
+inline constexpr int kVersion = 5;
 inline constexpr std::size_t kMaxOffered = kMaxMessage - 1024;  // of a policy's file: an Offer adds to it
+inline constexpr std::size_t kMaxOfferedTo = 32;   // agents that one Offer is for, if their names fit
+inline constexpr std::size_t kOfferOverhead = 64;  // bytes that an Offer has beside policy and names, at most
+inline constexpr std::size_t kNameOverhead = 3;    // and each name
 inline constexpr std::size_t kMaxAgents = 16384;
 inline constexpr std::size_t kMaxStepsPerMessage = 512;    // a tick with more agents takes several messages
 inline constexpr std::size_t kMaxDim = kMaxLayoutEntries;  // state or action
@@ -99,7 +102,8 @@ struct Announce {
   std::string key;    // stable identity across restarts: "resource-limits:/system.slice/web.service"
   std::string application;
   std::string rule;
-  SpaceLayout layout;               // of the states and actions of its steps
+  std::string group;   // agents of one task, group and layout learn together; empty: it learns alone
+  SpaceLayout layout;  // of the states and actions of its steps
   std::uint64_t model_version = 0;  // last one accepted by flashd in this epoch, 0: none
 };
 template <class V, Of<Announce> E>
@@ -108,6 +112,7 @@ void describe(V& v, E& m) {
   v("key", m.key, bound::Name{});
   v("application", m.application, bound::Name{.may_be_empty = true});
   v("rule", m.rule, bound::Name{.may_be_empty = true});
+  v("group", m.group, bound::Name{.may_be_empty = true});
   v("task", m.layout.task, bound::kTask);
   v("state", m.layout.state, bound::Texts{kMaxDim, "names", bound::Name{}});
   v("actions", m.layout.actions, bound::Texts{kMaxDim, "names", bound::Name{}});
@@ -242,16 +247,19 @@ void describe(V& v, E& m) {
   v("stored", m.stored, bound::List{0, kMaxAgents, "agents"});
 }
 
+/// One policy for one agent, or for several that learn together. Each judges it for itself and is answered by a Verdict
+/// of its own; each is a try that counts.
 struct Offer {
   static constexpr std::string_view kType = "offer";
-  std::string agent;
-  std::string policy;  // bytes of core/tensor_file.h, kind "policy"
+  std::vector<std::string> agents;  // at least one
+  std::string policy;               // bytes of core/tensor_file.h, kind "policy"
 };
 template <class V, Of<Offer> E>
 void describe(V& v, E& m) {
-  v("agent", m.agent, bound::Name{});
+  v("agents", m.agents, bound::Texts{kMaxOfferedTo, "agents", bound::Name{}});
   v("policy", m.policy, bound::Bytes{1, kMaxMessage});
 }
+void also(cbor::Check& c, const Offer& m);
 
 /// What an encoder made of the agent's own trajectories, without anything of a neighbour.
 struct Embedded {

@@ -139,7 +139,7 @@ void SimNode::Impl::add_agents() {
     agents.push_back(std::make_unique<ManagedWorld>(pair, pair.rule(), own.uniform(0, 3600), own.next(),
                                                     std::move(managed)));
     const AgentView view = agents.back()->view();
-    learner->agent_added(*view.target, *view.layout);
+    learner->agent_added(*view.target, *view.layout, view.rule->learning_group());
   }
 }
 

@@ -52,18 +52,16 @@ class Learning {
       : world_(&world),
         store_(*TrajectoryStore::open(":memory:", nullptr)),
         trainer_(trainer_options(world.view().target->task(), std::move(model)), Checkpoints::none(), store_,
-                 [](const Event&) {}),
-        offline_updates_(options.learning.offline_updates) {
+                 [](const Event&) {}) {
     const Now now = world.decision().at;
     hello_.epoch = kEpoch;
     hello_.episode_steps = kEpisodeSteps;
     hello_.settings = options.learning;
     hello_.settings.seed = options.seed;
-    if (learned != nullptr) hello_.settings.offline_updates = 0;
     trainer_.configure(hello_);
     const AgentView view = world.view();
-    const auto announce =
-        received<link::Announce>(link::encode(agents_.add(*view.target, *view.layout).announce));
+    const auto announce = received<link::Announce>(
+        link::encode(agents_.add(*view.target, *view.layout, view.rule->learning_group()).announce));
     agent_ = announce.agent;
     run_ = (*store_.begin_run(announce, kEpoch)).id;
     trainer_.announce(announce, run_, now);
@@ -73,10 +71,6 @@ class Learning {
   /// Hands over the newest decision, lets it be learned from, and takes what is offered.
   void take_step() {
     const Decision& d = world_->decision();
-    if (d.stage != Stage::Initialized && hello_.settings.offline_updates != offline_updates_) {
-      hello_.settings.offline_updates = offline_updates_;
-      trainer_.configure(hello_);
-    }
     agents_.decided(*world_->view().target, d);
     const LearnerAgents::Batch batch = agents_.next_batch();
     const auto steps = received<link::Steps>(link::join_steps(batch.steps));
@@ -108,7 +102,7 @@ class Learning {
     }
     for (const link::Offer& offer : trainer_.take_offers()) {
       PolicySnapshot policy = *to_policy(*decode_tensor_file(offer.policy));
-      link::Verdict verdict{offer.agent, policy.version, true, {}};
+      link::Verdict verdict{agent_, policy.version, true, {}};
       if (auto taken = world_->offer(std::move(policy)); !taken) {
         verdict.accepted = false;
         verdict.reason = taken.error().message();
@@ -123,7 +117,6 @@ class Learning {
   TrajectoryStore store_;
   Trainer trainer_;
   link::HelloDown hello_;
-  std::uint32_t offline_updates_;  // once the first episode is over
   std::string agent_;
   RunId run_ = 0;
 };

@@ -52,8 +52,8 @@ class LearningRun {
   static LearningRun of_rule(const Pair& pair, Rule rule, const LearningRunOptions& options);
   /// An agent that learns from nothing.
   LearningRun(const Pair& pair, Rule rule, const LearningRunOptions& options);
-  /// Transfer learning: an agent that goes on from what another one has learned. It keeps that policy until the
-  /// first episode is over, which is too little to learn a better one from the rules' steps. REQUIRES:
+  /// Transfer learning: an agent that goes on from what another one has learned. It keeps that policy
+  /// while the rules' steps are too few to learn a better one from (agents/offline.h). REQUIRES:
   /// Agent::checkpoint() of the same task.
   LearningRun(const Pair& pair, Rule rule, const TensorFile& learned, const LearningRunOptions& options);
   /// An agent that begins with a pretrained model. REQUIRES: it fits the pair's task and reward.

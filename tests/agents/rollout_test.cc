@@ -44,6 +44,24 @@ TEST(Rollout, IsCutWhereStepsAreMissing) {
   EXPECT_TRUE(rollout.at(3).continues);
 }
 
+TEST(Rollout, StepsOfOneStreamFollowEachOtherHoweverTheyCame) {
+  Rollout rollout(2, 1, 6);
+  for (const float at : {0.0F, 1.0F, 2.0F, 3.0F})
+    for (const std::int64_t stream : {9, 4}) {
+      Transition t = drawn(at);
+      t.stream = stream;
+      t.reward = static_cast<float>(stream);
+      rollout.add(t);
+    }
+  ASSERT_EQ(rollout.size(), 6u) << "the oldest of both have gone";
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(rollout.at(i).reward, i < 3 ? 4 : 9);
+    EXPECT_EQ(rollout.at(i).state[0], static_cast<float>(1 + i % 3));
+    EXPECT_EQ(rollout.at(i).continues, i % 3 < 2)
+        << "the end of one is not followed by the other's beginning";
+  }
+}
+
 TEST(Rollout, IsBoundedAndTheOldestGoes) {
   Rollout rollout(2, 1, 4);
   for (int at = 1; at <= 10; ++at)

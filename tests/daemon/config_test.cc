@@ -68,6 +68,11 @@ TEST(Config, AGroupIsAShortName) {
   EXPECT_TRUE(with(std::string(64, 'g')));
   EXPECT_FALSE(with(std::string(65, 'g')));
   EXPECT_FALSE(with("a/b"));
+  // Sharing is asked for by name; a group alone does not do it.
+  EXPECT_EQ(with("shop").config->rules.at(0)->learning_group(), "");
+  const auto shared =
+      parse(R"({"rules": {"web": {"select": {"unit": "w"}, "group": "shop", "parameter_sharing": true}}})");
+  EXPECT_EQ(shared.config->rules.at(0)->learning_group(), "shop");
 }
 
 TEST(Config, ShippedExampleIsValidAndMeansWhatItSays) {
@@ -248,6 +253,9 @@ const Wrong kWrong[] = {
      {"flashd.json:1: /rules/web/group: \"a b\" has more than letters, digits, '.', '_' and '-', or is "
       "longer "
       "than 64 bytes"}},
+    {"SharingWithoutAGroup",
+     "{\"rules\": {\"web\": {\"select\": {\"unit\": \"w\"},\n\"parameter_sharing\": true}}}",
+     {"flashd.json:2: /rules/web/parameter_sharing: there is nobody to learn together with: give a group"}},
     {"KeyThatResemblesNothing", R"({"colour": 1})", {"flashd.json:1: /colour: unknown key"}},
     {"AKeyThatIsNoLine", R"({"a\n\u001b[2J": 1})", {"flashd.json:1: /a\\u000a\\u001b[2J: unknown key"}},
     {"TextForANumber",

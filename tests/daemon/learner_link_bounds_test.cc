@@ -122,7 +122,7 @@ TEST_F(LearnerLinkBounds, AFloodOfOffersClosesAndBacksOff) {
   auto c = greet();
   std::size_t sent = 0;
   while (sent < 200 && !closed(c)) {
-    auto status = c.send(link::encode(Up(link::Offer{"limits_1", "x"})));
+    auto status = c.send(link::encode(Up(link::Offer{{"limits_1"}, "x"})));
     if (!status) break;
     run();
     ++sent;
@@ -137,6 +137,19 @@ TEST_F(LearnerLinkBounds, AFloodOfOffersClosesAndBacksOff) {
   now.mono += bounds.flood_backoff;
   auto later = greet();
   EXPECT_THAT(flashd->state(), StartsWith("connected"));
+}
+
+TEST_F(LearnerLinkBounds, AnOfferToAGroupIsAsManyTriesAsItHasAgents) {
+  agent_added(*flashd, web());
+  auto c = greet();
+  const std::vector<std::string> many(link::kMaxOfferedTo, "limits_1");
+  say(c, link::Offer{many, "x"});
+  EXPECT_EQ(flashd->counters().offers, 32u);
+  EXPECT_THAT(flashd->state(), StartsWith("connected"));
+  say(c, link::Offer{many, "x"});  // of 54 at once
+  EXPECT_EQ(flashd->counters().offers, 32u) << "none of it was looked at";
+  EXPECT_EQ(flashd->counters().flood_closes, 1u);
+  EXPECT_EQ(flashd->state(), "closed: flood of offers");
 }
 
 TEST_F(LearnerLinkBounds, AFloodOfOtherMessagesClosesToo) {
@@ -171,7 +184,7 @@ TEST_F(LearnerLinkBounds, AsManyMessagesOverTimeAreNoFlood) {
 TEST_F(LearnerLinkBounds, OneWakeupDoesABoundedAmountOfWork) {
   agent_added(*flashd, web());
   auto c = greet();
-  for (int i = 0; i < 40; ++i) ASSERT_TRUE(c.send(link::encode(Up(link::Offer{"limits_1", "x"}))));
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(c.send(link::encode(Up(link::Offer{{"limits_1"}, "x"}))));
   flashd->process(now);
   EXPECT_EQ(flashd->counters().offers, 1u);
   run();

@@ -217,7 +217,7 @@ TEST_F(LearnerLinkTest, AnOfferIsJudgedAndAnswered) {
   agent_added(*flashd, web());
   auto c = greet();
   hear(c);
-  say(c, link::Offer{"limits_1", policy_bytes(5)});
+  say(c, link::Offer{{"limits_1"}, policy_bytes(5)});
   ASSERT_EQ(offered, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{1, 5}}));
   auto heard = hear(c);
   ASSERT_EQ(heard.size(), 1u);
@@ -227,7 +227,7 @@ TEST_F(LearnerLinkTest, AnOfferIsJudgedAndAnswered) {
   EXPECT_TRUE(verdict.accepted) << verdict.reason;
 
   refuse = "version 5 is not above 5\nand more";
-  say(c, link::Offer{"limits_1", policy_bytes(5)});
+  say(c, link::Offer{{"limits_1"}, policy_bytes(5)});
   heard = hear(c);
   ASSERT_EQ(heard.size(), 1u);
   verdict = std::get<link::Verdict>(heard[0]);
@@ -241,6 +241,52 @@ TEST_F(LearnerLinkTest, AnOfferIsJudgedAndAnswered) {
   run();
   auto next = dial();
   EXPECT_EQ(std::get<Announce>(hear(next).at(1)).model_version, 5u);
+}
+
+TEST_F(LearnerLinkTest, AnOfferToAGroupIsJudgedByEachOfItsAgents) {
+  for (std::uint64_t i = 1; i <= 3; ++i) agent_added(*flashd, web(i, "/web" + std::to_string(i)));
+  auto c = greet();
+  hear(c);
+  refuse = "on its states all actions are the same";
+  refuses = 2;
+  say(c, link::Offer{{"limits_3", "limits_1", "limits_2", "limits_9"}, policy_bytes(5)});
+  EXPECT_EQ(offered, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{3, 5}, {1, 5}, {2, 5}}));
+  const auto heard = hear(c);
+  ASSERT_EQ(heard.size(), 4u) << "a verdict for each";
+  std::map<std::string, link::Verdict> verdicts;
+  for (const Down& m : heard) verdicts[std::get<link::Verdict>(m).agent] = std::get<link::Verdict>(m);
+  EXPECT_TRUE(verdicts["limits_1"].accepted);
+  EXPECT_TRUE(verdicts["limits_3"].accepted);
+  EXPECT_FALSE(verdicts["limits_2"].accepted);
+  EXPECT_EQ(verdicts["limits_2"].reason, refuse);
+  EXPECT_EQ(verdicts["limits_9"].reason, "no such agent");
+  for (const auto& [name, verdict] : verdicts) EXPECT_EQ(verdict.version, 5u) << name;
+  EXPECT_EQ(flashd->counters().offers, 4u);
+  EXPECT_EQ(flashd->counters().accepted, 2u);
+  EXPECT_EQ(flashd->counters().refused, 2u);
+  // What each has goes with it to the next learner.
+  c.close();
+  run();
+  auto next = dial();
+  for (const Down& m : hear(next)) {
+    const auto* a = std::get_if<Announce>(&m);
+    if (a == nullptr) continue;
+    EXPECT_EQ(a->model_version, a->agent == "limits_2" ? 0u : 5u) << a->agent;
+  }
+}
+
+TEST_F(LearnerLinkTest, TheGroupThatLearnsTogetherIsAnnounced) {
+  Rule rule;
+  rule.group = "shop";
+  flashd->agent_added(web(), space_layout(task_spec(Task::ResourceLimits), rule), rule.learning_group());
+  rule.parameter_sharing = true;
+  flashd->agent_added(web(2, "/cart"), space_layout(task_spec(Task::ResourceLimits), rule),
+                      rule.learning_group());
+  auto c = dial();
+  std::map<std::string, std::string> groups;
+  for (const Down& m : hear(c))
+    if (const auto* a = std::get_if<Announce>(&m)) groups[a->agent] = a->group;
+  EXPECT_EQ(groups, (std::map<std::string, std::string>{{"limits_1", ""}, {"limits_2", "shop"}}));
 }
 
 link::Neighbour neighbour(Task task = Task::ResourceLimits) {
@@ -314,7 +360,7 @@ TEST_F(LearnerLinkTest, WhatTheLearnerSaysOfItselfIsShownAsLongAsItIsThere) {
 TEST_F(LearnerLinkTest, APolicyDecidesNoLongerThanTheOperatorSays) {
   agent_added(*flashd, web());
   auto c = greet();
-  say(c, link::Offer{"limits_1", policy_bytes(1)});  // asks for 1000 hours
+  say(c, link::Offer{{"limits_1"}, policy_bytes(1)});  // asks for 1000 hours
   ASSERT_EQ(lives.size(), 1u);
   EXPECT_EQ(lives[0], std::chrono::seconds(600));
 }
@@ -325,7 +371,7 @@ TEST_F(LearnerLinkTest, AnOfferWithALongHeaderIsNotRead) {
   TensorFile file;
   file.kind = "policy";
   for (int i = 0; i < 20000; ++i) file.meta["numbers"].push_back(0);
-  say(c, link::Offer{"limits_1", encode(file)});
+  say(c, link::Offer{{"limits_1"}, encode(file)});
   EXPECT_THAT(flashd->counters().last_error, HasSubstr("at most 16384 are allowed"));
 }
 
@@ -335,9 +381,9 @@ TEST_F(LearnerLinkTest, AnOfferThatIsNoPolicyIsRefusedWithoutReachingTheLoop) {
   hear(c);
   std::string damaged = policy_bytes(5);
   damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 1);
-  say(c, link::Offer{"limits_1", damaged});
-  say(c, link::Offer{"limits_1", "garbage"});
-  say(c, link::Offer{"limits_2", policy_bytes(5)});
+  say(c, link::Offer{{"limits_1"}, damaged});
+  say(c, link::Offer{{"limits_1"}, "garbage"});
+  say(c, link::Offer{{"limits_2"}, policy_bytes(5)});
   const auto heard = hear(c);
   ASSERT_EQ(heard.size(), 3u);
   for (const Down& m : heard) EXPECT_FALSE(std::get<link::Verdict>(m).accepted);

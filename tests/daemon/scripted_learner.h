@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,7 +54,8 @@ class LearnerLinkTest : public testing::Test {
     callbacks.offer = [this](Now, TargetId id, std::shared_ptr<const PolicySnapshot> p) -> Result<void> {
       offered.emplace_back(id.value, p->version);
       lives.push_back(p->expires - now.wall);
-      if (!refuse.empty()) return Error(std::errc::invalid_argument, refuse);
+      if (!refuse.empty() && (!refuses || *refuses == id.value))
+        return Error(std::errc::invalid_argument, refuse);
       return {};
     };
     callbacks.log = [this](LearnerEvent event, const std::string& text) {
@@ -140,6 +142,7 @@ class LearnerLinkTest : public testing::Test {
   Now now{std::chrono::seconds(100), WallTime(std::chrono::seconds(1000))};
   std::map<std::uint64_t, std::uint64_t> seq;
   std::string refuse;
+  std::optional<std::uint64_t> refuses;  // that agent alone
   std::vector<std::pair<std::uint64_t, std::uint64_t>> offered;
   std::vector<Duration> lives;  // of the policies that were offered
   std::vector<std::string> log;

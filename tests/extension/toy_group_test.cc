@@ -1,18 +1,23 @@
 // A row more for what an agent sees of the others of its group, added from inside this test alone: it is in the state of
-// grouped agents, in the order of the table, and in nobody else's.
+// grouped agents, in the order of the table, and in nobody else's; a group that learns together learns from it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/tensor_file.h"
 #include "daemon/journal_reader.h"
 #include "daemon/learner_agents.h"
+#include "learner/trainer.h"
 #include "link/messages.h"
 #include "policy/control_loop.h"
 #include "policy/decision_json.h"
 #include "policy/group.h"
+#include "tests/extension/toy_task.h"
 #include "tests/support/fake_actuator.h"
 
 namespace flash::toy_group {
@@ -87,6 +92,88 @@ TEST_F(ToyGroupTest, TheLearnerIsToldOfItAndTheJournalHasIt) {
   const auto read = parse_journal_line(line);
   ASSERT_TRUE(read) << read.error().message();
   EXPECT_EQ(read->state, state(kOne));
+}
+
+/// One learner for both agents of a group, of a task of a test's own: flashd's messages in, what it offers to both seats.
+TEST(ToyGroupLearning, BothLearnTogetherAndDecideByOnePolicy) {
+  const ToyEntry entry;
+  const toy_task::ToyTask toy;
+  fake::FakeActuator actuator;
+  double time = 0;
+  fake::FakeCollector collector{[&time](Now, TargetId id, Observation& o) {
+    o[Signal::RequestRate] = Sample::good(10 + 5 * std::sin(time + static_cast<double>(id.value)));
+  }};
+  LoopOptions loop_options;
+  loop_options.episode_steps = 10;
+  loop_options.capacity.cores = 1;
+  ControlLoop loop(loop_options, {&collector}, actuator, LoopEvents{});
+  auto rule = std::make_shared<Rule>();
+  rule->name = "toys";
+  rule->task = toy.task;
+  rule->mode = Mode::Control;
+  rule->mode_given = true;
+  rule->group = "toys";
+  rule->parameter_sharing = true;
+  rule->limits[toy.knob].min = 1;
+
+  TrajectoryStore store = *TrajectoryStore::open(":memory:", nullptr);
+  TrainerOptions options;
+  options.clock = [] { return Duration::zero(); };
+  Trainer trainer(std::move(options), Checkpoints::none(), store, [](const Event&) {});
+  link::HelloDown hello;
+  hello.epoch = 7;
+  hello.settings.learning_starts = 20;
+  hello.settings.offline_updates = 50;
+  trainer.configure(hello);
+
+  const auto now = [&time] { return Now{from_seconds(1000 + time), WallTime(from_seconds(1.7e9 + time))}; };
+  LearnerAgents agents;
+  std::map<std::string, Target> members;
+  std::map<std::string, RunId> runs;
+  for (const TargetId id : {kOne, kTwo}) {
+    Target target;
+    target.id = id;
+    target.name = target.cgroup = "/toy" + std::to_string(id.value);
+    target.managed_as = toy.task;
+    actuator.offer(id, toy.knob, 10, 1, toy_task::kMost);
+    ASSERT_TRUE(loop.add_target(now(), target, rule));
+    const link::Announce a = agents.add(target, *loop.view(id)->layout, rule->learning_group()).announce;
+    runs[a.agent] = store.begin_run(a, hello.epoch)->id;
+    members[a.agent] = target;
+    trainer.announce(a, runs[a.agent], now());
+  }
+  std::map<std::string, std::uint64_t> accepted;
+  for (time = 1; time <= 100; ++time) {
+    static_cast<void>(loop.tick(now()));
+    for (const auto& [agent, target] : members) agents.decided(target, loop.history(target.id)->back());
+    const LearnerAgents::Batch batch = agents.next_batch();
+    const auto message = link::decode_down(link::join_steps(batch.steps));
+    agents.sent(batch);
+    for (const link::Step& step : std::get<link::Steps>(*message).steps) {
+      const TrajectoryStore::Entry lived{runs.at(step.agent), &step};
+      ASSERT_TRUE(store.append({&lived, 1}));
+      trainer.take(step, now());
+    }
+    while (trainer.work(now())) {
+    }
+    for (const link::Offer& offer : trainer.take_offers()) {
+      const auto policy =
+          std::make_shared<const PolicySnapshot>(*to_policy(*decode_tensor_file(offer.policy)));
+      for (const std::string& agent : offer.agents) {
+        const auto taken = loop.offer_snapshot(now(), members.at(agent).id, policy);
+        if (taken) accepted[agent] = policy->version;
+        trainer.verdict(
+            {agent, policy->version, static_cast<bool>(taken), taken ? "" : taken.error().message()});
+      }
+    }
+  }
+  EXPECT_GT(trainer.totals().updates, 0U);
+  ASSERT_EQ(accepted.size(), 2U) << trainer.statuses().at(0).doing;
+  EXPECT_EQ(accepted.begin()->second, accepted.rbegin()->second) << "one version for both";
+  const PolicySnapshot *one = loop.view(kOne)->snapshot, *two = loop.view(kTwo)->snapshot;
+  ASSERT_TRUE(one != nullptr && two != nullptr);
+  EXPECT_EQ(one->actor.front().weights, two->actor.front().weights);
+  EXPECT_EQ(one->layout->state.back(), "others_toys");
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ TEST_F(ToyTaskTest, IsStoredLearnedFromAndDecidedByWhatWasLearned) {
     go_on(1);
     for (const link::Offer& offer : trainer.take_offers()) {
       PolicySnapshot policy = *to_policy(*decode_tensor_file(offer.policy));
-      link::Verdict verdict{offer.agent, policy.version, true, {}};
+      link::Verdict verdict{offer.agents.at(0), policy.version, true, {}};
       const auto taken =
           loop_->offer_snapshot(now(), id_, std::make_shared<const PolicySnapshot>(std::move(policy)));
       if (!taken) verdict.reason = taken.error().message();

@@ -166,7 +166,7 @@ class HostileSqueeze : public testing::Test {
     p.actor = {DenseLayer{kLimitsStateDim, 2, std::move(weights), {-0.9F, 0.0F}, Activation::Linear}};
     p.estimate.given = true;
     p.estimate.method = "fqe";
-    const link::Offer offer{agent_name(cgroup_->target().id), encode(to_tensor_file(p))};
+    const link::Offer offer{{agent_name(cgroup_->target().id)}, encode(to_tensor_file(p))};
     if (!learner_.open()) {
       auto connected = link::Connection::connect(socket_);
       if (!connected) return;

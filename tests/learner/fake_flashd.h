@@ -128,11 +128,11 @@ class FakeFlashd {
       ASSERT_TRUE(file) << file.error().message();
       auto policy = to_policy(*file);
       ASSERT_TRUE(policy) << policy.error().message();
-      link::Verdict verdict{offer->agent, policy->version, accept_offers,
-                            accept_offers ? "" : "a test says no"};
-      if (accept_offers) accepted[offer->agent] = policy->version;
-      offers.emplace_back(offer->agent, std::move(*policy));
-      send(verdict);
+      for (const std::string& agent : offer->agents) {
+        if (accept_offers) accepted[agent] = policy->version;
+        offers.emplace_back(agent, *policy);
+        send(link::Verdict{agent, policy->version, accept_offers, accept_offers ? "" : "a test says no"});
+      }
     } else if (const auto* s = std::get_if<link::Status>(&message)) {
       status[s->agent] = *s;
     }

@@ -239,6 +239,54 @@ TEST_F(Store, StepsOfTheSameSizeAndAnotherMeaningAreNotMixed) {
   EXPECT_THAT(*store.verify(), IsEmpty());
 }
 
+TEST_F(Store, AGroupHasWhatItsAgentsLivedThroughWhileTheyWereInIt) {
+  TrajectoryStore store = open();
+  const auto member = [](int i, const std::string& group) {
+    link::Announce a = announce("limits_" + std::to_string(i), "resource-limits:/web" + std::to_string(i));
+    a.group = group;
+    return a;
+  };
+  const SpaceLayout layout = announce().layout;
+  const std::string shop = group_key(member(1, "shop"));
+  EXPECT_EQ(group_key(member(1, "")), "");
+  EXPECT_EQ(shop.substr(0, 21), "resource-limits@shop:");
+  link::Announce paid = member(1, "shop");
+  paid.layout.reward = "paper";
+  EXPECT_NE(group_key(paid), shop);
+  // One alone first, then in the group; another one in it from the beginning; a third in another.
+  const StoredRun alone = *store.begin_run(member(1, ""), 7);
+  ASSERT_EQ(append(store, alone.id, steps(1, 10)), 10U);
+  const StoredRun one = *store.begin_run(member(1, "shop"), 7);
+  EXPECT_NE(one.id, alone.id);
+  EXPECT_EQ(one.last_seq, 10U);
+  EXPECT_EQ(store.begin_run(member(1, "shop"), 7)->id, one.id);
+  const RunId two = store.begin_run(member(2, "shop"), 7)->id,
+              three = store.begin_run(member(3, "billing"), 7)->id;
+  ASSERT_EQ(append(store, one.id, steps(11, 30)), 20U);
+  ASSERT_EQ(append(store, two, steps(1, 25)), 25U);
+  ASSERT_EQ(append(store, three, steps(1, 25)), 25U);
+  const auto all = *store.group_transitions(shop, 100, layout);
+  EXPECT_EQ(all.size(), 19U + 24U) << "none from one agent to the other, or from before";
+  EXPECT_EQ(std::count_if(all.begin(), all.end(), [&](const Transition& t) { return t.stream == two; }), 24);
+  EXPECT_EQ(all.back().state[0], 29) << "the newest last";
+  // The newest of all, whoever lived through them.
+  const auto some = *store.group_transitions(shop, 15, layout);
+  ASSERT_EQ(some.size(), 15U);
+  EXPECT_EQ(some.back().state[0], 29);
+  EXPECT_EQ(some.front().state[0], 19)
+      << "9 of the newest episode, then of the other agent's, which ends at 25";
+  EXPECT_TRUE(store.group_transitions("resource-limits@none:0", 100, layout)->empty());
+  EXPECT_EQ(store.recent_transitions(member(1, "").key, 100, layout)->size(), 9U + 19U)
+      << "its own are all its own";
+  EXPECT_THAT(*store.keys(),
+              testing::IsSupersetOf({shop, group_key(member(3, "billing")), member(2, "").key}));
+  // Forgotten with the runs.
+  store = open();
+  ASSERT_TRUE(store.retain(1000, 1, step(30).time_us + 2LL * 86'400'000'000));
+  EXPECT_THAT(*store.keys(), IsEmpty());
+  EXPECT_THAT(*store.verify(), IsEmpty());
+}
+
 TEST_F(Store, HowAnActionCameAboutComesBack) {
   TrajectoryStore store = open();
   const RunId run = store.begin_run(announce(), 7)->id;
@@ -384,11 +432,11 @@ TEST_F(Store, RetentionWithNothingToDoSaysNothing) {
 
 TEST_F(Store, ANewerSchemaIsRefusedAndLeftAlone) {
   { TrajectoryStore store = open(); }
-  sql("PRAGMA user_version=3");
+  sql("PRAGMA user_version=4");
   auto store = TrajectoryStore::open(path_, &note_);
   ASSERT_FALSE(store);
   EXPECT_TRUE(store.error().is(std::errc::protocol_not_supported));
-  EXPECT_THAT(store.error().message(), HasSubstr("schema 3"));
+  EXPECT_THAT(store.error().message(), HasSubstr("schema 4"));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".damaged-1"));
 }
 

@@ -33,7 +33,7 @@ std::vector<Down> bare_down() {
 
 std::vector<Up> bare_up() {
   return {HelloUp{.software = "l"}, Stored{.agent = "a"},       Acknowledge{},
-          Offer{"a", "p"},          Embedded{"a", "m", {0.0f}}, Status{.doing = "d"}};
+          Offer{{"a"}, "p"},        Embedded{"a", "m", {0.0f}}, Status{.doing = "d"}};
 }
 
 std::vector<sync::Down> bare_sync_down() {

@@ -66,9 +66,17 @@ TEST(LinkMessages, EveryUpMessageComesBackAsItWas) {
     EXPECT_EQ(back->index(), message.index());
     EXPECT_EQ(encode(*back), bytes);
   }
-  const auto offer = decode_up(encode(Up(Offer{"a", std::string("\0\xff", 2)})));
+  Offer widest{{}, std::string(kMaxOffered, 'p')};
+  std::size_t room = kMaxMessage - kOfferOverhead - kMaxOffered;
+  for (const std::string name(kMaxName, 'n'); room >= name.size() + kNameOverhead;
+       room -= name.size() + kNameOverhead)
+    widest.agents.push_back(name);
+  EXPECT_EQ(widest.agents.size(), 3U);
+  EXPECT_TRUE(decode_up(encode(Up(widest)))) << "as much as the learner puts into one";
+  const auto offer = decode_up(encode(Up(Offer{{"a", "b"}, std::string("\0\xff", 2)})));
   ASSERT_TRUE(offer);
   EXPECT_EQ(std::get<Offer>(*offer).policy, std::string("\0\xff", 2));
+  EXPECT_EQ(std::get<Offer>(*offer).agents, (std::vector<std::string>{"a", "b"}));
 }
 
 // Another reader and writer of CBOR agree with ours.
@@ -103,7 +111,7 @@ TEST(LinkMessages, AnotherVersionIsNamed) {
   const auto message = decode_up(cbor(j));
   ASSERT_FALSE(message);
   EXPECT_TRUE(message.error().is(std::errc::protocol_not_supported));
-  EXPECT_EQ(message.error().message(), "version 1, this end speaks 4");
+  EXPECT_EQ(message.error().message(), "version 1, this end speaks 5");
   j["v"] = "1";
   EXPECT_EQ(error_up(cbor(j)), "v: not a version");
   j.erase("v");
@@ -214,8 +222,14 @@ TEST(LinkMessages, ListsAreBounded) {
   EXPECT_EQ(error_up(cbor({{"v", kVersion}, {"t", "acknowledge"}, {"stored", stored}})),
             "stored: 16385 agents, at most 16384");
   EXPECT_EQ(error_up(cbor({{"v", kVersion}, {"t", "acknowledge"}, {"stored", {1}}})), "stored[0]: not a map");
-  EXPECT_EQ(error_up(cbor({{"v", kVersion}, {"t", "offer"}, {"agent", "a"}, {"policy", binary(0)}})),
+  EXPECT_EQ(error_up(cbor({{"v", kVersion}, {"t", "offer"}, {"agents", {"a"}}, {"policy", binary(0)}})),
             "policy: 0 bytes, at least 1");
+  json offer = {{"v", kVersion}, {"t", "offer"}, {"agents", json::array()}, {"policy", binary(1)}};
+  EXPECT_EQ(error_up(cbor(offer)), "agents: none");
+  for (std::size_t i = 0; i < kMaxOfferedTo; ++i) offer["agents"].push_back("a");
+  EXPECT_EQ(error_up(cbor(offer)), "accepted");
+  offer["agents"].push_back("a");
+  EXPECT_THAT(error_up(cbor(offer)), HasSubstr("agents: 33 agents, at most 32"));
 
   json announce = tree(encode(sample_down()[1]));
   announce["levels"] = 3;

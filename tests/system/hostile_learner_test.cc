@@ -250,7 +250,7 @@ class HostileLearner : public testing::Test {
     });
   }
   link::Verdict offer(link::Connection& c, const std::string& bytes) {
-    EXPECT_TRUE(c.send(link::encode(Up(link::Offer{agent_of(), bytes}))));
+    EXPECT_TRUE(c.send(link::encode(Up(link::Offer{{agent_of()}, bytes}))));
     link::Verdict verdict;
     EXPECT_TRUE(await([&] {
       auto got = c.receive();
@@ -378,7 +378,7 @@ TEST_F(HostileLearner, AVersionBelowTheAcceptedOneIsRefusedAndTheAcceptedOneStay
 
 TEST_F(HostileLearner, AFloodOfOffersIsClosedAndTicksGoOn) {
   auto c = greet();
-  const std::string message = link::encode(Up(link::Offer{agent_of(), policy_bytes(policy(1, NAN, 0))}));
+  const std::string message = link::encode(Up(link::Offer{{agent_of()}, policy_bytes(policy(1, NAN, 0))}));
   const std::uint64_t before = ticks();
   // As fast as the socket takes them; every refusal is answered by another connection, for ten ticks.
   std::uint64_t sent = 0;
@@ -417,7 +417,7 @@ TEST_F(HostileLearner, ALearnerThatNeverReadsHoldsUpNothing) {
   auto c = greet();
   EXPECT_TRUE(await([&] { return counter("sent_steps") > 0; }));
   // Answers that nobody reads: flashd stops reading before they pile up.
-  const std::string message = link::encode(Up(link::Offer{"limits_none", "x"}));
+  const std::string message = link::encode(Up(link::Offer{{"limits_none"}, "x"}));
   for (int i = 0; i < 40; ++i) (void)c.send(message);
   expect_control_goes_on(20);
   EXPECT_LE(counter("backlog_bytes"), 16u << 20);
