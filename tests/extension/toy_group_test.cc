@@ -130,11 +130,11 @@ TEST(ToyGroupLearning, BothLearnTogetherAndDecideByOnePolicy) {
   LearnerAgents agents;
   std::map<std::string, Target> members;
   std::map<std::string, RunId> runs;
-  for (const TargetId id : {kOne, kTwo}) {
+  const TargetId one_id{TargetKind::Cgroup, 31, toy.task}, two_id{TargetKind::Cgroup, 32, toy.task};
+  for (const TargetId id : {one_id, two_id}) {
     Target target;
     target.id = id;
     target.name = target.cgroup = "/toy" + std::to_string(id.value);
-    target.managed_as = toy.task;
     actuator.offer(id, toy.knob, 10, 1, toy_task::kMost);
     ASSERT_TRUE(loop.add_target(now(), target, rule));
     const link::Announce a = agents.add(target, *loop.view(id)->layout, rule->learning_group()).announce;
@@ -170,7 +170,7 @@ TEST(ToyGroupLearning, BothLearnTogetherAndDecideByOnePolicy) {
   EXPECT_GT(trainer.totals().updates, 0U);
   ASSERT_EQ(accepted.size(), 2U) << trainer.statuses().at(0).doing;
   EXPECT_EQ(accepted.begin()->second, accepted.rbegin()->second) << "one version for both";
-  const PolicySnapshot *one = loop.view(kOne)->snapshot, *two = loop.view(kTwo)->snapshot;
+  const PolicySnapshot *one = loop.view(one_id)->snapshot, *two = loop.view(two_id)->snapshot;
   ASSERT_TRUE(one != nullptr && two != nullptr);
   EXPECT_EQ(one->actor.front().weights, two->actor.front().weights);
   EXPECT_EQ(one->layout->state.back(), "others_toys");
