@@ -26,9 +26,8 @@ std::size_t PageBudget::beyond(std::size_t bytes) const {
 }
 
 double PageBudget::had(const Account& page, Duration now) const {
-  const double held = page.waits || page.reserved == 0
-                          ? 0
-                          : static_cast<double>(page.reserved) * seconds(now - page.since);
+  const double held =
+      page.waits || page.reserved == 0 ? 0 : static_cast<double>(page.reserved) * seconds(now - page.since);
   return held + page.had * std::exp2(-seconds(now - page.had_at) / seconds(options_.forgotten));
 }
 
@@ -72,7 +71,8 @@ bool PageBudget::grow(Duration now, Account& page, std::size_t bytes) {
   if (waiting_.empty() || page.reserved > 0) {
     const std::size_t least = bytes - own_;
     const std::size_t most = std::max(least, page.longest > own_ ? page.longest - own_ : 0);
-    for (const std::size_t want : {std::min(most, std::max(least, page.reserved + page.reserved / 2 + kStep)), least})
+    for (const std::size_t want :
+         {std::min(most, std::max(least, page.reserved + page.reserved / 2 + kStep)), least})
       if (reserved_ + want - page.reserved <= store()) {
         reserve(now, page, want - page.reserved);
         return true;

@@ -9,8 +9,7 @@ namespace flash::sync {
 
 bool PageBuffer::open(std::size_t most) {
   clear();
-  void* at =
-      mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* at = mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return false;
   // A huge page would take 2 MiB for the first byte.
   (void)madvise(at, most, MADV_NOHUGEPAGE);

@@ -262,6 +262,37 @@ TEST_F(DbusServiceTest, FindsBothAgentsOfACgroupThatTwoTasksManage) {
   EXPECT_EQ(path_of(manager("GetAgentByCgroup", "s", "/machine/shop-web")), "/org/flashd/agent/limits_11");
 }
 
+/// A task, its knob and the devices that it has the knob for are rows and names: nothing here was built for them.
+TEST_F(DbusServiceTest, ListsAToyTaskWithAKnobPerDevice) {
+  const toy_task::ToyTask toy;
+  const TargetId toys{TargetKind::Cgroup, 14, toy.task};
+  for (const char* device : {"sda", "sdb"}) world_.actuator.offer(toys, KnobId(toy.knob, device), 10, 1, 100);
+  world_.add(toys, "toys", "/toys", "", {}, "toys");
+  world_.tick();
+  Answer all = manager("ListAgents");
+  check(sd_bus_message_enter_container(*all, 'a', "(ossssds)"));
+  const char *path, *name, *task, *target, *stage, *controller;
+  double reward = 0;
+  std::vector<std::string> of_the_toy;
+  while (sd_bus_message_read(*all, "(ossssds)", &path, &name, &task, &target, &stage, &reward, &controller) >
+         0)
+    if (std::string(name) == "toys_14") of_the_toy = {path, task, target, stage};
+  EXPECT_THAT(of_the_toy, ElementsAre("/org/flashd/agent/toys_14", "toy-share", "toys", "initialized"));
+
+  Answer a = call("/org/flashd/agent/toys_14", kProperties, "Get", "ss", kAgent, "Knobs");
+  check(sd_bus_message_enter_container(*a, 'v', "a(sddbsst)"));
+  check(sd_bus_message_enter_container(*a, 'a', "(sddbsst)"));
+  const char *lease, *reason;
+  double current = 0, original = 0;
+  int writable = 0;
+  std::uint64_t writes = 0;
+  std::vector<std::string> knobs;
+  while (sd_bus_message_read(*a, "(sddbsst)", &name, &current, &original, &writable, &lease, &reason,
+                             &writes) > 0)
+    if (original == 10) knobs.emplace_back(name);
+  EXPECT_THAT(knobs, ElementsAre("toy-shares/sda", "toy-shares/sdb"));
+}
+
 TEST_F(DbusServiceTest, ShowsTheGroupOfAnAgentsRule) {
   EXPECT_EQ(text_property(ServiceWorld::kWebPath, kAgent, "Group"), "");
   auto rule = std::make_shared<Rule>(*world_.loop.view(ServiceWorld::kWeb)->rule);

@@ -79,7 +79,8 @@ TEST_F(ToyInstancesTest, ADeviceThatComesMakesAnotherLayoutAndThePolicyLeaves) {
   EXPECT_THAT(view->snapshots.last_refusal, HasSubstr("another layout"));
   EXPECT_EQ(last_.controller, Controller::Fallback);
   EXPECT_EQ(agents_.find(id_)->announce.layout, layout());
-  EXPECT_TRUE(agents_.next_batch().steps.empty()) << "what has the old numbers is not said under the new layout";
+  EXPECT_TRUE(agents_.next_batch().steps.empty())
+      << "what has the old numbers is not said under the new layout";
   EXPECT_NE(store.begin_run(agents_.find(id_)->announce, 7)->id, first);
   const auto refused = loop_->offer_snapshot(now(), id_, old);
   ASSERT_FALSE(refused);

@@ -54,14 +54,16 @@ std::vector<Trick> tricks() {
   std::string nearly;
   while (nearly.size() + comment.size() < 4 * kMiB - 4096) nearly += comment;
   std::vector<Trick> all;
-  all.push_back({kBegin + "\r\n" + nearly, "", ""});                          // 4 MiB, held open
-  all.push_back({kBegin + "\r\n" + nearly, "", "\n"});                        // the same, never idle
-  all.push_back({kBegin + "\r\n" + nearly.substr(0, 2 * kMiB), "", "\n"});    // half
-  all.push_back({kBegin + "Transfer-Encoding: chunked\r\n\r\n", "400\r\n" + std::string(1023, 'x') + "\n\r\n", ""});
-  all.push_back({kBegin + "\r\n", "", "#"});                                  // a byte now and then
-  all.push_back({"", "", ""});                                                // nothing
-  all.push_back({"HTTP/1.1 200 OK\r\n", "X: y\r\n", ""});                     // headers without end
-  all.push_back({"HTTP/1.1 200 OK\r\nX: " + std::string(100'000, 'x'), "", "x"});  // one header, nearly too long
+  all.push_back({kBegin + "\r\n" + nearly, "", ""});                        // 4 MiB, held open
+  all.push_back({kBegin + "\r\n" + nearly, "", "\n"});                      // the same, never idle
+  all.push_back({kBegin + "\r\n" + nearly.substr(0, 2 * kMiB), "", "\n"});  // half
+  all.push_back(
+      {kBegin + "Transfer-Encoding: chunked\r\n\r\n", "400\r\n" + std::string(1023, 'x') + "\n\r\n", ""});
+  all.push_back({kBegin + "\r\n", "", "#"});               // a byte now and then
+  all.push_back({"", "", ""});                             // nothing
+  all.push_back({"HTTP/1.1 200 OK\r\n", "X: y\r\n", ""});  // headers without end
+  all.push_back(
+      {"HTTP/1.1 200 OK\r\nX: " + std::string(100'000, 'x'), "", "x"});  // one header, nearly too long
   all.push_back({"", "HTTP/1.1 100 Continue\r\n\r\n", ""});
   all.push_back({kBegin + "Transfer-Encoding: chunked\r\n\r\n0\r\n", "X: y\r\n", ""});  // trailers
   const std::string bomb = sync::Gzip::run('\n', 1 + 258 * 200'000);
@@ -255,7 +257,8 @@ class Pages : public testing::Test {
     for (const char* file : {"/memory.limit_in_bytes", "/memory.max"})
       if (std::filesystem::exists(memory + file)) std::ofstream(memory + file) << kLimit;
     std::ofstream(memory + "/cgroup.procs") << sync_->pid();
-    EXPECT_THAT(text_of("/proc/" + std::to_string(sync_->pid()) + "/cgroup"), testing::HasSubstr(cgroup_->path()));
+    EXPECT_THAT(text_of("/proc/" + std::to_string(sync_->pid()) + "/cgroup"),
+                testing::HasSubstr(cgroup_->path()));
   }
   void want(const std::vector<link::sync::Scrape>& scrapes) {
     ASSERT_TRUE(connection_.send(link::sync::encode(link::sync::Scrapes{scrapes})));
@@ -302,15 +305,17 @@ TEST_F(Pages, ManyHostileOnesNeitherKillItNorKeepAnHonestOneFromBeingRead) {
   const auto all = tricks();
   Servers hostile(all);
   Honest small(20'000), large(300'000);
-  std::vector<link::sync::Scrape> scrapes = {scrape("small", small.port, 20), scrape("large", large.port, 20)};
+  std::vector<link::sync::Scrape> scrapes = {scrape("small", small.port, 20),
+                                             scrape("large", large.port, 20)};
   while (scrapes.size() < link::sync::kMaxScrapes)
-    scrapes.push_back(scrape("h" + std::to_string(scrapes.size()), hostile.ports[scrapes.size() % all.size()], 60));
+    scrapes.push_back(
+        scrape("h" + std::to_string(scrapes.size()), hostile.ports[scrapes.size() % all.size()], 60));
   want(scrapes);
   const bool read = await(
       [&] {
         hear();
-        return !connection_.open() || (states_["small"][ReadingState::Good] >= 20 &&
-                                       states_["large"][ReadingState::Good] >= 10);
+        return !connection_.open() ||
+               (states_["small"][ReadingState::Good] >= 20 && states_["large"][ReadingState::Good] >= 10);
       },
       std::chrono::seconds(120));
   const double peak = peak_mib();

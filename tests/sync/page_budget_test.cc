@@ -19,9 +19,7 @@ constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB;
 class PageBudgetTest : public testing::Test {
  protected:
   /// 64 pages, 1 MiB of their own, 3 MiB to take turns in.
-  PageBudgetTest() : budget({.total = 4 * kMiB, .own = 16 * kKiB}) {
-    budget.set_pages(64);
-  }
+  PageBudgetTest() : budget({.total = 4 * kMiB, .own = 16 * kKiB}) { budget.set_pages(64); }
   Account& page(std::size_t expected = 0) {
     pages.push_back({.longest = kMiB, .expected = expected});
     return pages.back();
