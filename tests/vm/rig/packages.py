@@ -17,7 +17,8 @@ def collect(root: pathlib.Path, given: pathlib.Path | None, upgrade: pathlib.Pat
     """Puts the .debs into share/packages, and what they are upgraded to into share/next.
 
     Without `given` they are those of build/packages, which scripts/package makes if there are none
-    or if a source is newer. Without `upgrade` the next ones are the same with a higher version.
+    or if a source is newer. The next ones are those of `upgrade`, else the same, in either case with a higher
+    version, which need not wait for a release.
     """
     source = given or root / "build/packages"
     if given is None and _old(root, source):
@@ -26,15 +27,14 @@ def collect(root: pathlib.Path, given: pathlib.Path | None, upgrade: pathlib.Pat
                        stdout=subprocess.DEVNULL)
     for name in ("packages", "next"):
         (share / name).mkdir()
-    for deb in sorted(source.glob("*.deb")):
-        if "-dbgsym" in deb.name:
-            continue
+    for deb in _shipped(source):
         shutil.copy(deb, share / "packages")
-        if upgrade is None:
-            _repack(deb, share / "next")
-    for deb in sorted(upgrade.glob("*.deb")) if upgrade else []:
-        if "-dbgsym" not in deb.name:
-            shutil.copy(deb, share / "next")
+    for deb in _shipped(upgrade or source):
+        _repack(deb, share / "next")
+
+
+def _shipped(folder: pathlib.Path) -> list[pathlib.Path]:
+    return [deb for deb in sorted(folder.glob("*.deb")) if "-dbgsym" not in deb.name]
 
 
 def _old(root: pathlib.Path, packages: pathlib.Path) -> bool:
